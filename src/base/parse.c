@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/parse.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Digits at the start of `text`; returns what follows them, or NULL. */
+static const char *leading_u64(const char *text, uint64_t *ret_value)
+{
+    uint64_t value = 0;
+    const char *p = text;
+    for (; *p >= '0' && *p <= '9'; p++) {
+        uint64_t digit = (uint64_t)(*p - '0');
+        if (value > (UINT64_MAX - digit) / 10) {
+            return NULL;
+        }
+        value = value * 10 + digit;
+    }
+    if (p == text || (text[0] == '0' && p != text + 1)) {
+        return NULL;
+    }
+    *ret_value = value;
+    return p;
+}
+
+bool parse_u64(const char *text, uint64_t max, uint64_t *ret_value)
+{
+    uint64_t value;
+    const char *end = leading_u64(text, &value);
+    if (end == NULL || *end != '\0' || value > max) {
+        return false;
+    }
+    *ret_value = value;
+    return true;
+}
+
+struct unit {
+    const char *suffix;
+    uint64_t factor;
+};
+
+static bool parse_with_unit(const char *text, const struct unit *units, uint64_t *ret_value)
+{
+    uint64_t value;
+    const char *end = leading_u64(text, &value);
+    for (; end != NULL && units->suffix != NULL; units++) {
+        if (strcmp(end, units->suffix) == 0) {
+            if (value > UINT64_MAX / units->factor) {
+                return false;
+            }
+            *ret_value = value * units->factor;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool parse_duration_ms(const char *text, uint64_t *ret_ms)
+{
+    static const struct unit units[] = {
+        {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000}, {NULL, 0}};
+    return parse_with_unit(text, units, ret_ms);
+}
+
+bool parse_size_bytes(const char *text, uint64_t *ret_bytes)
+{
+    static const struct unit units[] = {{"", 1},
+                                        {"B", 1},
+                                        {"KiB", UINT64_C(1) << 10},
+                                        {"MiB", UINT64_C(1) << 20},
+                                        {"GiB", UINT64_C(1) << 30},
+                                        {"TiB", UINT64_C(1) << 40},
+                                        {"KB", UINT64_C(1000)},
+                                        {"MB", UINT64_C(1000000)},
+                                        {"GB", UINT64_C(1000000000)},
+                                        {"TB", UINT64_C(1000000000000)},
+                                        {NULL, 0}};
+    return parse_with_unit(text, units, ret_bytes);
+}
+
+bool parse_host_port(const char *text, char *ret_host, size_t host_size, uint16_t *ret_port)
+{
+    const char *colon = strrchr(text, ':');
+    uint64_t port;
+    if (colon == NULL || colon == text || !parse_u64(colon + 1, 65535, &port)) {
+        return false;
+    }
+    const char *start = text, *end = colon;
+    if (*start == '[') {
+        if (end[-1] != ']') {
+            return false;
+        }
+        start++;
+        end--;
+    } else if (memchr(start, ':', (size_t)(end - start)) != NULL) {
+        return false; /* an IPv6 address needs its brackets */
+    }
+    if (end == start || (size_t)(end - start) >= host_size) {
+        return false;
+    }
+    (void)snprintf(ret_host, host_size, "%.*s", (int)(end - start), start);
+    *ret_port = (uint16_t)port;
+    return true;
+}
+
+static int hex_digit(uint8_t c)
+{
+    if (c >= '0' && c <= '9') {
+        return c - '0';
+    }
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+bool parse_hex(struct slice text, uint8_t *out, size_t out_max, size_t *ret_len)
+{
+    if (text.len % 2 != 0 || text.len / 2 > out_max) {
+        return false;
+    }
+    for (size_t i = 0; i < text.len; i += 2) {
+        int high = hex_digit(text.data[i]), low = hex_digit(text.data[i + 1]);
+        if (high < 0 || low < 0) {
+            return false;
+        }
+        out[i / 2] = (uint8_t)(high * 16 + low);
+    }
+    *ret_len = text.len / 2;
+    return true;
+}
+
+bool parse_is_name(struct slice text)
+{
+    if (text.len < 1 || text.len > 63) {
+        return false;
+    }
+    for (size_t i = 0; i < text.len; i++) {
+        uint8_t c = text.data[i];
+        bool alnum = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+        if (!alnum && (i == 0 || (c != '.' && c != '_' && c != '-'))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Length of the sequence that starts with `lead`, and the range its second byte must be in; 0 when it can't lead. */
+static size_t utf8_sequence(uint8_t lead, uint8_t *ret_low, uint8_t *ret_high)
+{
+    *ret_low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
+    *ret_high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+    if (lead < 0x80) {
+        return 1;
+    }
+    if (lead < 0xc2 || lead > 0xf4) {
+        return 0;
+    }
+    return lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+}
+
+bool parse_is_utf8(struct slice text)
+{
+    for (size_t i = 0; i < text.len;) {
+        uint8_t low, high;
+        size_t n = utf8_sequence(text.data[i], &low, &high);
+        if (n == 0 || n > text.len - i) {
+            return false;
+        }
+        for (size_t k = 1; k < n; k++, low = 0x80, high = 0xbf) {
+            if (text.data[i + k] < low || text.data[i + k] > high) {
+                return false;
+            }
+        }
+        i += n;
+    }
+    return true;
+}

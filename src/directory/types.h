@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the directory holds: immutable, reference-counted objects, and the limits they are held to.
+ *
+ * An object never changes after it was published; a change makes a new one. Whoever stores a pointer holds a
+ * reference (dir_ref / dir_unref, any thread); a pointer read from a view is borrowed for as long as the view is. */
+#ifndef DIRECTORY_TYPES_H
+#define DIRECTORY_TYPES_H
+
+#include "base/buf.h"
+#include "base/hash.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef uint64_t dir_rev; /* the directory's one counter; an epoch is a revision too */
+
+enum {
+    DIR_KEY_MAX = 1024,        /* bytes of a key as given; a hash keyspace's routing key has 8 more */
+    DIR_ROUTING_KEY_MAX = 1032,
+    DIR_NAME_MAX = 63,
+    DIR_ADDRESS_MAX = 255,
+    DIR_TEXT_MAX = 255,        /* a principal, a reason */
+    DIR_IDEMPOTENCY_KEY_MAX = 128,
+    DIR_REPLICAS_MAX = 8,      /* copies of one partition, the primary included */
+    DIR_LABELS_MAX = 16,       /* labels, or capacities, of one node */
+    DIR_REQUIRE_MAX = 16,      /* label=value alternatives of one placement */
+    DIR_PARENTS_MAX = 2,       /* a split has one parent, a merge two */
+    DIR_SPLIT_KEYS_MAX = 10000,/* keys of one split command */
+    DIR_COMMAND_MAX = 1 << 20, /* bytes of one encoded command */
+    DIR_KEYSPACES_MAX = 10000,
+    DIR_NODES_MAX = 20000,
+    DIR_SERVERS_MAX = 16,
+    DIR_DEDUPE_MAX = 262144,     /* remembered idempotency keys; the oldest makes room */
+    DIR_TOMBSTONES_MAX = 1000000,/* retired ids that still name their successors */
+    DIR_PLACE_BATCH = 8192,      /* partitions placed by one command */
+    DIR_CREATE_BATCH = 8192      /* partitions created by one command; more come in hidden chunks */
+};
+#define DIR_PARTITIONS_MAX UINT64_C(2000000)
+#define DIR_REVISION_MAX ((UINT64_C(1) << 53) - 1)
+
+enum dir_kind {
+    DIR_KIND_KEYSPACE = 1,
+    DIR_KIND_PARTITION,
+    DIR_KIND_TOMBSTONE,
+    DIR_KIND_NODE,
+    DIR_KIND_SERVER,
+    DIR_KIND_DEDUPE,
+    DIR_KIND_OPERATION,
+    DIR_KIND_BYTES /* anything else that is only bytes, such as a test's value */
+};
+
+struct dir_object {
+    _Atomic uint32_t refs;
+    uint8_t kind; /* enum dir_kind */
+};
+
+/* Accept NULL. */
+void *dir_ref(void *object);
+void dir_unref(void *object);
+
+enum dir_scheme { DIR_SCHEME_RANGE = 1, DIR_SCHEME_HASH = 2 };
+enum dir_key_encoding { DIR_ENCODING_UTF8 = 1, DIR_ENCODING_HEX = 2 };
+enum dir_authority { DIR_AUTHORITY_EXCLUSIVE = 1, DIR_AUTHORITY_AFFINITY = 2 };
+enum dir_role { DIR_ROLE_PRIMARY = 1, DIR_ROLE_SYNC = 2, DIR_ROLE_ASYNC = 3, DIR_ROLE_JOINING = 4 };
+enum dir_state_of { DIR_ACTIVE = 1, DIR_FENCING = 2, DIR_UNAVAILABLE = 3 };
+
+struct dir_label {
+    char name[DIR_NAME_MAX + 1];
+    char value[DIR_NAME_MAX + 1]; /* of a capacity: a decimal number */
+};
+
+/* Which nodes may hold a keyspace. `require`: for each label named, the node's value must be one of those given.
+ * `spread`: copies of one partition go to nodes of different values of this label while there are enough. */
+struct dir_placement {
+    uint32_t require_count;
+    struct dir_label require[DIR_REQUIRE_MAX];
+    char spread[DIR_NAME_MAX + 1]; /* "" for none */
+};
+
+/* A key codec's parameters: how a client's key becomes a routing key (directory/codec.h). */
+struct dir_partition_key {
+    char delimiter; /* 0: the whole key is hashed */
+    uint32_t fields;
+};
+
+struct dir_keyspace {
+    struct dir_object object;
+    uint64_t id; /* a re-created keyspace of the same name has another */
+    char name[DIR_NAME_MAX + 1];
+    uint8_t scheme, key_encoding, authority;
+    bool hidden; /* still being created in chunks: invisible to everything but the commands that fill it */
+    bool custom_partition_key;
+    struct dir_partition_key partition_key;
+    uint32_t sync_replicas, async_replicas; /* wanted copies beside the primary */
+    struct dir_placement placement;
+    uint32_t policy_len;
+    dir_rev created, mod_revision;
+    uint64_t created_ms;
+    char policy[]; /* canonical JSON object of policy_len bytes, NUL-terminated; "{}" when none */
+};
+
+struct dir_replica {
+    uint64_t node; /* id */
+    uint8_t role;  /* enum dir_role */
+};
+
+/* Lives in one allocation; the arrays follow the struct: replicas, parents, start, end. The primary, when there is
+ * one, is replicas[0]. */
+struct dir_partition {
+    struct dir_object object;
+    bool end_open; /* `end` is past the highest key */
+    bool pinned;
+    bool holds_data; /* false: nobody was ever told that it may write here, or an operator said so */
+    uint8_t state; /* enum dir_state_of */
+    uint8_t replica_count, parent_count;
+    uint8_t cause; /* enum dir_change_kind: what made this version */
+    uint16_t start_len, end_len;
+    uint64_t id, keyspace;
+    dir_rev epoch, mod_revision, created;
+    uint64_t owner_since_ms; /* log time when the primary last changed: residence */
+    uint64_t rate_limit;     /* requests per second, 0 for none */
+    struct dir_replica replicas[];
+};
+
+static inline const uint64_t *dir_partition_parents(const struct dir_partition *p)
+{
+    return (const uint64_t *)(const void *)(p->replicas + p->replica_count);
+}
+
+/* Routing keys: for a hash keyspace 8 bytes of token first. */
+static inline struct slice dir_partition_start(const struct dir_partition *p)
+{
+    return slice_of(dir_partition_parents(p) + p->parent_count, p->start_len);
+}
+
+/* Meaningless when end_open. */
+static inline struct slice dir_partition_end(const struct dir_partition *p)
+{
+    struct slice start = dir_partition_start(p);
+    return slice_of(start.data + start.len, p->end_len);
+}
+
+/* A retired partition id: what became of its range. */
+struct dir_tombstone {
+    struct dir_object object;
+    uint8_t cause; /* enum dir_change_kind: split, merge, delete */
+    uint32_t successor_count;
+    uint64_t id, keyspace;
+    dir_rev retired, last_epoch;
+    uint64_t successors[];
+};
+
+struct dir_node {
+    struct dir_object object;
+    uint64_t id; /* a node removed and registered again has another */
+    char name[DIR_NAME_MAX + 1];
+    char address[DIR_ADDRESS_MAX + 1];
+    uint64_t session;   /* the revision that began it */
+    bool is_static;     /* never lapses */
+    bool lost;          /* declared lost for good (?force=true), kept while something names it */
+    uint8_t scheduling; /* 0 open, 1 cordoned, 2 draining, 3 quarantined */
+    uint32_t label_count, capacity_count;
+    struct dir_label labels[DIR_LABELS_MAX];
+    struct dir_label capacity[DIR_LABELS_MAX];
+    dir_rev created, mod_revision;
+    dir_rev route_revision; /* when something a route shows (the address) last changed */
+    uint64_t partition_count; /* copies it holds */
+};
+
+/* A member of the directory's own Raft group. */
+struct dir_server {
+    struct dir_object object;
+    uint64_t id;
+    uint8_t role; /* 1 voter, 2 observer: the wanted role; Raft's own configuration has the present one */
+    char raft_address[DIR_ADDRESS_MAX + 1];
+    char api_url[DIR_ADDRESS_MAX + 1];
+    uint8_t instance[16]; /* the data directory's random id */
+    bool removed; /* its id is never used again */
+    dir_rev mod_revision;
+};
+
+/* What a reassignment did. Staged operations come with their issue; until then every one is born done. */
+struct dir_operation {
+    struct dir_object object;
+    uint64_t id, keyspace, partition, source, destination; /* nodes by id, 0 for none */
+    dir_rev epoch_before, epoch_after, revision;
+    uint64_t at_ms;
+    char keyspace_name[DIR_NAME_MAX + 1];
+    char source_name[DIR_NAME_MAX + 1], destination_name[DIR_NAME_MAX + 1];
+    char initiator[DIR_TEXT_MAX + 1], reason[DIR_TEXT_MAX + 1];
+};
+
+enum dir_change_kind {
+    DIR_CHANGE_CREATE = 1, /* a keyspace and its partitions appeared */
+    DIR_CHANGE_SPLIT,
+    DIR_CHANGE_MERGE,
+    DIR_CHANGE_MOVE,    /* another primary */
+    DIR_CHANGE_PLACE,   /* a partition without an owner got one */
+    DIR_CHANGE_NODE,    /* the address of a node */
+    DIR_CHANGE_LIMIT,   /* a rate limit */
+    DIR_CHANGE_PIN,
+    DIR_CHANGE_DELETE,  /* the keyspace was removed */
+    DIR_CHANGE_RESTORE, /* every epoch was lifted */
+    DIR_CHANGE_LOST     /* a node was declared lost */
+};
+
+/* "split", "merge", …: the API's words. */
+const char *dir_change_name(enum dir_change_kind kind);
+const char *dir_scheme_name(enum dir_scheme scheme);
+const char *dir_role_name(enum dir_role role);
+const char *dir_state_name(enum dir_state_of state);
+
+#endif
