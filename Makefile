@@ -53,7 +53,8 @@ TOP_SRC       := $(filter-out src/main.c,$(wildcard src/*.c))
 
 obj = $(patsubst %.c,$(B)/%.o,$(1))
 PROTO_OBJ := $(B)/gen/directory/command.pb-c.o
-LIB_OBJ   := $(call obj,$(BASE_SRC) $(DIRECTORY_SRC) $(RAFT_SRC) $(CONTROL_SRC) $(API_SRC) $(TOP_SRC)) $(PROTO_OBJ)
+LIB_OBJ   := $(call obj,$(BASE_SRC) $(DIRECTORY_SRC) $(RAFT_SRC) $(CONTROL_SRC) $(API_SRC) $(TOP_SRC)) $(PROTO_OBJ) \
+             $(B)/src/api/openapi.o
 
 .PHONY: all
 all: $(B)/cadastred $(B)/cadastre ## The server and the command line tool, in build/release
@@ -73,6 +74,10 @@ $(B)/cadastre: $(call obj,$(CLI_SRC) $(BASE_SRC))
 $(B)/gen/directory/command.pb-c.c $(B)/gen/directory/command.pb-c.h &: src/directory/command.proto
 	@mkdir -p $(B)/gen/directory
 	$(Q)protoc-c --proto_path=src --c_out=$(B)/gen directory/command.proto
+
+$(B)/src/api/openapi.o: src/api/openapi.S openapi.yaml
+	@mkdir -p $(@D)
+	$(Q)$(CC) -c -o $@ $<
 
 $(PROTO_OBJ): $(B)/gen/directory/command.pb-c.c
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(VARIANT_FLAGS_$(VARIANT)) -w -I$(B)/gen $(PKG_CFLAGS) -c -o $@ $<
@@ -103,6 +108,64 @@ $(TEST_BINS): $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastred.a
 tests-build: $(TEST_BINS)
 unit: $(TEST_BINS) ## The C test programs
 	prove $(patsubst %,./%,$(TEST_BINS))
+
+# --- what a person calls ---
+
+# Debian 12's packages: to build and run, and what the tests need beside them.
+DEPS_BUILD := gcc make pkg-config libc6-dev libraft-dev libuv1-dev libsqlite3-dev libmicrohttpd-dev libjansson-dev \
+              liburcu-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler libxxhash-dev \
+              libcurl4-openssl-dev zlib1g-dev
+DEPS_TEST  := perl python3 curl sqlite3 clang-14 clang-format-14 libclang-rt-14-dev pmccabe mandoc git iproute2
+DEPS_BENCH := etcd-server etcd-client zookeeper wrk
+
+.PHONY: deps deps-test deps-bench
+deps: ## Installs what building and running need (apt, as root or through sudo)
+	@tools/deps.sh $(DEPS_BUILD)
+deps-test:
+	@tools/deps.sh $(DEPS_BUILD) $(DEPS_TEST)
+deps-bench:
+	@tools/deps.sh $(DEPS_BUILD) $(DEPS_TEST) $(DEPS_BENCH)
+
+.PHONY: run
+run: deps ## Installs, builds and starts one server: data in ./cadastre-data, API on 127.0.0.1:7400
+	@$(MAKE) --no-print-directory all
+	@cat docs/try.txt
+	@exec $(B)/cadastred
+
+.PHONY: test
+test: deps-test ## Installs, builds and passes every test that CI runs
+	@$(MAKE) --no-print-directory all tests-build
+	@tests/run.sh $(B)
+
+.PHONY: lint
+lint: ## Includes, banned calls, sizes (a ratchet), formatting, error lists, man pages
+	@tests/lint/run.sh
+
+.PHONY: asan tsan
+asan: ## The C tests under AddressSanitizer and UBSan
+	@$(MAKE) --no-print-directory VARIANT=asan all unit
+tsan: ## The C tests under ThreadSanitizer
+	@TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp history_size=4" \
+		$(MAKE) --no-print-directory VARIANT=tsan all unit
+
+.PHONY: coverage
+coverage: ## Line coverage of the C tests, in build/cov
+	@$(MAKE) --no-print-directory VARIANT=cov unit
+	@tools/coverage.sh build/cov
+
+.PHONY: format
+format: ## Formats the sources in place
+	clang-format-14 -i $$(git ls-files 'src/*.[ch]' 'tests/*.[ch]' 'examples/*.[ch]')
+
+.PHONY: install uninstall
+install: all ## Installs under PREFIX (/usr/local), with DESTDIR before it
+	install -D -m 755 $(B)/cadastred $(DESTDIR)$(PREFIX)/sbin/cadastred
+	install -D -m 755 $(B)/cadastre $(DESTDIR)$(PREFIX)/bin/cadastre
+	install -D -m 644 docs/man/cadastred.8 $(DESTDIR)$(PREFIX)/share/man/man8/cadastred.8
+	install -D -m 644 docs/man/cadastre.1 $(DESTDIR)$(PREFIX)/share/man/man1/cadastre.1
+uninstall: ## Removes what install put there
+	rm -f $(DESTDIR)$(PREFIX)/sbin/cadastred $(DESTDIR)$(PREFIX)/bin/cadastre \
+		$(DESTDIR)$(PREFIX)/share/man/man8/cadastred.8 $(DESTDIR)$(PREFIX)/share/man/man1/cadastre.1
 
 .PHONY: clean
 clean: ## Removes build/

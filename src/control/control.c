@@ -311,5 +311,5 @@ struct store *control_store(const struct control *c)
 
 const struct replica_identity *control_identity(const struct control *c)
 {
-    return &c->parts.identity;
+    return c->parts.identity;
 }

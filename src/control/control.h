@@ -89,6 +89,7 @@ uint64_t control_staleness_ms(const struct control *c);
 const struct dir_published *control_published(const struct control *c);
 struct dir_feed *control_feed(const struct control *c);
 struct store *control_store(const struct control *c);
+/* Its id and instance; the cluster's name is in the view. */
 const struct replica_identity *control_identity(const struct control *c);
 
 /* --- for server.c --- */
@@ -97,7 +98,8 @@ struct control_parts {
     struct uv_loop_s *loop;
     struct directory *directory;
     struct store *store;
-    struct replica_identity identity; /* after replica_start: founders filled */
+    const struct replica_identity
+        *identity; /* as opened: id and instance hold, the cluster may yet be founded */
     const char *raft_address,
         *api_url; /* this server's own, as advertised; live as long as the process */
 };

@@ -38,7 +38,7 @@ bool control_propose_own(struct control *c,
 
 static void propose_bootstrap(struct control *c)
 {
-    const struct replica_identity *id = &c->parts.identity;
+    const struct replica_identity *id = replica_identity(c->replica);
     Cadastre__ServerPut servers[REPLICA_SERVERS_MAX];
     Cadastre__ServerPut *pointers[REPLICA_SERVERS_MAX];
     struct replica_peer peers[REPLICA_SERVERS_MAX];
@@ -73,7 +73,7 @@ static void propose_own_addresses(struct control *c)
     const struct control_parts *parts = &c->parts;
     uint8_t key[8];
     const struct dir_server *known = ptree_get(&directory_state(parts->directory)->servers,
-                                               ptree_u64_key(parts->identity.id, key));
+                                               ptree_u64_key(parts->identity->id, key));
     if (known == NULL || (strcmp(known->raft_address, parts->raft_address) == 0 &&
                           strcmp(known->api_url, parts->api_url) == 0)) {
         return;
