@@ -132,6 +132,11 @@ run: deps ## Installs, builds and starts one server: data in ./cadastre-data, AP
 	@cat docs/try.txt
 	@exec $(B)/cadastred
 
+.PHONY: demo
+demo: deps-test ## Three servers, the world's cities, a router that follows while the map changes and the leader dies
+	@$(MAKE) --no-print-directory all
+	@/usr/bin/python3 examples/demo.py
+
 .PHONY: test
 test: deps-test ## Installs, builds and passes every test that CI runs
 	@$(MAKE) --no-print-directory all tests-build
