@@ -3,8 +3,9 @@
  *
  *   hload PORT CONNECTIONS SECONDS PATH-PREFIX       GET of the prefix followed by a random key,
  * again and again hload PORT CONNECTIONS SECONDS POST PATH KEYS    POST {"keys":[KEYS random keys]}
- *   hload PORT CONNECTIONS burst PATH-PREFIX         one GET on each connection at once; time of
- * the first and last
+ *   hload PORT CONNECTIONS SECONDS MOVE PREFIX FILE  POST PREFIX<id>/move, one partition of FILE
+ * (an id a line) a connection, from n1 to n2 and back, again and again hload PORT CONNECTIONS burst
+ * PATH-PREFIX         one GET on each connection at once; time of the first and last
  *
  * Prints one JSON object: requests, seconds, errors, p50_us, p99_us, max_us. */
 #include "base/buf.h"
@@ -31,8 +32,9 @@ static uint64_t requests, errors;
 struct plan {
     uint16_t port;
     uint64_t connections, seconds, keys;
-    bool burst;
+    bool burst, move;
     const char *path;
+    uint64_t *partitions; /* of MOVE, one a connection; owns */
     struct buf request;
 };
 
@@ -58,10 +60,27 @@ static void make_post(struct plan *p)
     buf_close(&body);
 }
 
+static void make_move(struct plan *p, const struct load_conn *c)
+{
+    static bool there[CONNECTIONS_MAX]; /* its partition is on n2 */
+    size_t at = (size_t)(c - conns);
+    int from = there[at] ? 2 : 1, to = there[at] ? 1 : 2;
+    char body[96];
+    int n =
+        snprintf(body, sizeof body, "{\"from\":\"n%d\",\"to\":\"n%d\",\"empty\":true}", from, to);
+    there[at] = !there[at];
+    buf_printf(&p->request,
+               "POST %s%" PRIu64 "/move HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+               "Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+               p->path, p->partitions[at], n, body);
+}
+
 static void send_next(struct plan *p, struct load_conn *c)
 {
     buf_reset(&p->request);
-    if (p->keys > 0) {
+    if (p->move) {
+        make_move(p, c);
+    } else if (p->keys > 0) {
         make_post(p);
     } else {
         make_get(p);
@@ -88,7 +107,7 @@ static bool receive(struct load_conn *c)
     memmove(c->buffer, c->buffer + length, c->have);
     load_sample(&samples, clock_mono_ns() - c->sent_ns);
     requests++;
-    errors += status != 200;
+    errors += status != 200 && status != 202;
     return true;
 }
 
@@ -135,6 +154,25 @@ static void run(struct plan *p, int epoll)
                  first > 0 ? (double)(ended - first) / 1e6 : -1.0);
 }
 
+static bool read_partitions(struct plan *p, const char *path)
+{
+    char line[32];
+    uint64_t n = 0;
+    FILE *f = fopen(path, "r");
+    p->partitions = mem_alloc(p->connections * sizeof *p->partitions);
+    while (f != NULL && n < p->connections && fgets(line, sizeof line, f) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        if (!parse_u64(line, PARSE_INT_MAX, &p->partitions[n++])) {
+            n = 0;
+            break;
+        }
+    }
+    if (f != NULL) {
+        (void)fclose(f);
+    }
+    return n == p->connections;
+}
+
 int main(int argc, char **argv)
 {
     uint64_t port = 0;
@@ -146,6 +184,10 @@ int main(int argc, char **argv)
     if (ok && argc == 7 && strcmp(argv[4], "POST") == 0) {
         p.path = argv[5];
         ok = parse_u64(argv[6], 10000, &p.keys) && p.keys > 0;
+    } else if (ok && argc == 7 && strcmp(argv[4], "MOVE") == 0) {
+        p.path = argv[5];
+        p.move = true;
+        ok = read_partitions(&p, argv[6]);
     } else if (argc != 5) {
         ok = false;
     }
