@@ -46,7 +46,8 @@ enum dir_kind {
     DIR_KIND_SERVER,
     DIR_KIND_DEDUPE,
     DIR_KIND_OPERATION,
-    DIR_KIND_BYTES /* anything else that is only bytes, such as a test's value */
+    DIR_KIND_BYTES, /* anything else that is only bytes, such as a test's value */
+    DIR_KIND_MAP    /* struct dir_map of view.h: not a row */
 };
 
 struct dir_object {
