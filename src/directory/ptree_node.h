@@ -150,7 +150,7 @@ static inline unsigned node_search(const struct ptree_node *n, struct slice key,
 /* Starts loading what a search will read. */
 static inline void node_prefetch(const struct ptree_node *n)
 {
-    for (unsigned line = 0; line < 5; line++) {
+    for (unsigned line = 0; line < 10; line++) {
         __builtin_prefetch((const char *)n + line * 64);
     }
 }
