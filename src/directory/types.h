@@ -51,7 +51,7 @@ enum dir_kind {
     DIR_KIND_DEDUPE,
     DIR_KIND_OPERATION,
     DIR_KIND_BYTES, /* anything else that is only bytes, such as a test's value */
-    DIR_KIND_MAP    /* struct dir_map (view.h): an index, not a row */
+    DIR_KIND_MAP    /* struct dir_map of view.h: not a row */
 };
 
 struct dir_object {
