@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The envelope of a command: what holds for all of them.
  *
- *   decode -> version gate -> texts -> log time and retention -> dedupe -> expect_revision -> handler
+ *   decode -> version gate -> texts -> log time and retention -> dedupe -> expect_revision ->
+ * handler
  *          -> revision, counts of nodes -> result -> dedupe row -> effects and changes
  *
- * A command that fails before "log time" leaves no trace at all; a refusal after it leaves log time, what retention
- * took, and, with an idempotency key, its own row. */
+ * A command that fails before "log time" leaves no trace at all; a refusal after it leaves log
+ * time, what retention took, and, with an idempotency key, its own row. */
 #include "base/assert.h"
 #include "base/mem.h"
 #include "base/parse.h"
@@ -117,11 +118,9 @@ static bool is_visible_ascii(const char *s)
 static enum err_code check_envelope(const Cadastre__Command *cmd, struct err *e)
 {
     if (cmd->required_version > DIR_COMMAND_VERSION) {
-        return err_set(e,
-                       ERR_NOT_READY,
+        return err_set(e, ERR_NOT_READY,
                        "needs version %" PRIu32 " of the commands, this server knows version %d",
-                       cmd->required_version,
-                       DIR_COMMAND_VERSION);
+                       cmd->required_version, DIR_COMMAND_VERSION);
     }
     if (handler_of(cmd) == NULL) {
         return err_set(e, ERR_INVALID_REQUEST, "the command has no body");
@@ -134,8 +133,7 @@ static enum err_code check_envelope(const Cadastre__Command *cmd, struct err *e)
     }
     if (strlen(cmd->idempotency_key) > DIR_IDEMPOTENCY_KEY_MAX ||
         !is_visible_ascii(cmd->idempotency_key)) {
-        return err_set(e,
-                       ERR_INVALID_REQUEST,
+        return err_set(e, ERR_INVALID_REQUEST,
                        "an idempotency key is 1 to %d visible ASCII characters",
                        DIR_IDEMPOTENCY_KEY_MAX);
     }
@@ -145,8 +143,7 @@ static enum err_code check_envelope(const Cadastre__Command *cmd, struct err *e)
     return ERR_OK;
 }
 
-enum err_code
-apply_find_keyspace(struct apply *a, uint64_t id, const struct dir_keyspace **ret_ks)
+enum err_code apply_find_keyspace(struct apply *a, uint64_t id, const struct dir_keyspace **ret_ks)
 {
     const struct dir_keyspace *ks = state_keyspace(a->s, id);
     if (ks == NULL || ks->hidden) {
@@ -172,8 +169,7 @@ static void flush_counts(struct apply *a)
     qsort(c->slots, c->cap, sizeof c->slots[0], slot_order);
     for (uint64_t i = c->cap - c->used; i < c->cap; i++) {
         uint8_t key[8];
-        const struct dir_node *n =
-            ptree_get(&a->s->nodes, ptree_u64_key(c->slots[i].node, key));
+        const struct dir_node *n = ptree_get(&a->s->nodes, ptree_u64_key(c->slots[i].node, key));
         if (n == NULL || c->slots[i].delta == 0) {
             continue;
         }
@@ -189,11 +185,8 @@ static enum err_code judge(struct apply *a)
     const Cadastre__Command *cmd = a->cmd;
     if (cmd->has_expect_revision && cmd->expect_revision != a->s->revision) {
         a->current_revision = a->s->revision;
-        return err_set(&a->err,
-                       ERR_STALE_REVISION,
-                       "the revision is %" PRIu64 ", not %" PRIu64,
-                       a->s->revision,
-                       cmd->expect_revision);
+        return err_set(&a->err, ERR_STALE_REVISION, "the revision is %" PRIu64 ", not %" PRIu64,
+                       a->s->revision, cmd->expect_revision);
     }
     if (a->s->revision >= DIR_REVISION_MAX || a->s->next_id > DIR_REVISION_MAX - IDS_A_COMMAND) {
         return err_set(&a->err, ERR_LIMIT_EXCEEDED, "every revision or id has been used");

@@ -11,10 +11,8 @@
 
 enum { FIELDS_MAX = 1024 };
 
-static enum err_code check_splits(struct err *e,
-                                  const ProtobufCBinaryData *splits,
-                                  size_t count,
-                                  struct slice above)
+static enum err_code
+check_splits(struct err *e, const ProtobufCBinaryData *splits, size_t count, struct slice above)
 {
     char pointer[32];
     for (size_t i = 0; i < count; i++) {
@@ -39,10 +37,8 @@ static enum err_code check_splits(struct err *e,
 static enum err_code check_count(struct apply *a, uint64_t added, uint64_t freed)
 {
     if (a->s->partitions.count - freed + added > DIR_PARTITIONS_MAX) {
-        return err_set(&a->err,
-                       ERR_LIMIT_EXCEEDED,
-                       "the directory holds at most %" PRIu64 " partitions",
-                       DIR_PARTITIONS_MAX);
+        return err_set(&a->err, ERR_LIMIT_EXCEEDED,
+                       "the directory holds at most %" PRIu64 " partitions", DIR_PARTITIONS_MAX);
     }
     return ERR_OK;
 }
@@ -50,9 +46,7 @@ static enum err_code check_count(struct apply *a, uint64_t added, uint64_t freed
 static enum err_code check_copies(struct err *e, uint64_t sync, uint64_t async)
 {
     if (sync + async >= DIR_REPLICAS_MAX) {
-        return err_set_at(e,
-                          ERR_INVALID_REQUEST,
-                          "/replicas",
+        return err_set_at(e, ERR_INVALID_REQUEST, "/replicas",
                           "a partition has at most %d copies, the primary included",
                           DIR_REPLICAS_MAX);
     }
@@ -62,8 +56,8 @@ static enum err_code check_copies(struct err *e, uint64_t sync, uint64_t async)
 static enum err_code check_policy(struct err *e, const ProtobufCBinaryData *policy)
 {
     if (policy->len > DIR_POLICY_MAX) {
-        return err_set_at(
-            e, ERR_TOO_LARGE, "/policy", "a policy has at most %d bytes", DIR_POLICY_MAX);
+        return err_set_at(e, ERR_TOO_LARGE, "/policy", "a policy has at most %d bytes",
+                          DIR_POLICY_MAX);
     }
     if (!parse_is_utf8(slice_of(policy->data, policy->len)) ||
         (policy->len > 0 && memchr(policy->data, 0, policy->len) != NULL)) {
@@ -75,23 +69,16 @@ static enum err_code check_policy(struct err *e, const ProtobufCBinaryData *poli
 static enum err_code check_range(struct apply *a, const Cadastre__KeyspaceCreate *m)
 {
     if (m->partitions != 0) {
-        return err_set_at(&a->err,
-                          ERR_UNSUPPORTED_SCHEME,
-                          "/partitions",
+        return err_set_at(&a->err, ERR_UNSUPPORTED_SCHEME, "/partitions",
                           "a range keyspace is divided by its splits");
     }
     if (m->has_partition_key) {
-        return err_set_at(&a->err,
-                          ERR_UNSUPPORTED_SCHEME,
-                          "/partition_key",
+        return err_set_at(&a->err, ERR_UNSUPPORTED_SCHEME, "/partition_key",
                           "a range keyspace has no partition key");
     }
     if (m->n_splits >= DIR_CREATE_BATCH) {
-        return err_set_at(&a->err,
-                          ERR_LIMIT_EXCEEDED,
-                          "/splits",
-                          "one command makes at most %d partitions",
-                          DIR_CREATE_BATCH);
+        return err_set_at(&a->err, ERR_LIMIT_EXCEEDED, "/splits",
+                          "one command makes at most %d partitions", DIR_CREATE_BATCH);
     }
     return check_splits(&a->err, m->splits, m->n_splits, slice_of(NULL, 0));
 }
@@ -99,22 +86,17 @@ static enum err_code check_range(struct apply *a, const Cadastre__KeyspaceCreate
 static enum err_code check_hash(struct apply *a, const Cadastre__KeyspaceCreate *m)
 {
     if (m->n_splits > 0) {
-        return err_set_at(&a->err,
-                          ERR_UNSUPPORTED_SCHEME,
-                          "/splits",
+        return err_set_at(&a->err, ERR_UNSUPPORTED_SCHEME, "/splits",
                           "a hash keyspace is divided by its number of partitions");
     }
     if (m->partitions == 0) {
-        return err_set_at(
-            &a->err, ERR_INVALID_REQUEST, "/partitions", "there has to be one at least");
+        return err_set_at(&a->err, ERR_INVALID_REQUEST, "/partitions",
+                          "there has to be one at least");
     }
-    if (m->has_partition_key && (m->delimiter == 0 || m->delimiter > 0x7f || m->fields == 0 ||
-                                 m->fields > FIELDS_MAX)) {
-        return err_set_at(&a->err,
-                          ERR_INVALID_REQUEST,
-                          "/partition_key",
-                          "it is one ASCII delimiter and 1 to %d fields",
-                          FIELDS_MAX);
+    if (m->has_partition_key &&
+        (m->delimiter == 0 || m->delimiter > 0x7f || m->fields == 0 || m->fields > FIELDS_MAX)) {
+        return err_set_at(&a->err, ERR_INVALID_REQUEST, "/partition_key",
+                          "it is one ASCII delimiter and 1 to %d fields", FIELDS_MAX);
     }
     return ERR_OK;
 }
@@ -122,16 +104,16 @@ static enum err_code check_hash(struct apply *a, const Cadastre__KeyspaceCreate 
 static enum err_code check_kinds(struct apply *a, const Cadastre__KeyspaceCreate *m)
 {
     if (m->scheme != DIR_SCHEME_RANGE && m->scheme != DIR_SCHEME_HASH) {
-        return err_set_at(
-            &a->err, ERR_UNSUPPORTED_SCHEME, "/scheme", "it is none of range and hash");
+        return err_set_at(&a->err, ERR_UNSUPPORTED_SCHEME, "/scheme",
+                          "it is none of range and hash");
     }
     if (m->key_encoding != DIR_ENCODING_UTF8 && m->key_encoding != DIR_ENCODING_HEX) {
-        return err_set_at(
-            &a->err, ERR_INVALID_REQUEST, "/key_encoding", "it is none of utf8 and hex");
+        return err_set_at(&a->err, ERR_INVALID_REQUEST, "/key_encoding",
+                          "it is none of utf8 and hex");
     }
     if (m->authority != DIR_AUTHORITY_EXCLUSIVE && m->authority != DIR_AUTHORITY_AFFINITY) {
-        return err_set_at(
-            &a->err, ERR_INVALID_REQUEST, "/authority", "it is none of exclusive and affinity");
+        return err_set_at(&a->err, ERR_INVALID_REQUEST, "/authority",
+                          "it is none of exclusive and affinity");
     }
     return m->scheme == DIR_SCHEME_RANGE ? check_range(a, m) : check_hash(a, m);
 }
@@ -152,9 +134,7 @@ static enum err_code check_create(struct apply *a, const Cadastre__KeyspaceCreat
         return err_set(&a->err, ERR_KEYSPACE_EXISTS, "\"%s\" exists", m->name);
     }
     if (old == NULL && a->s->keyspaces.count >= DIR_KEYSPACES_MAX) {
-        return err_set(&a->err,
-                       ERR_LIMIT_EXCEEDED,
-                       "the directory holds at most %d keyspaces",
+        return err_set(&a->err, ERR_LIMIT_EXCEEDED, "the directory holds at most %d keyspaces",
                        DIR_KEYSPACES_MAX);
     }
     enum err_code code = check_kinds(a, m);
@@ -166,11 +146,9 @@ static enum err_code check_create(struct apply *a, const Cadastre__KeyspaceCreat
     }
     uint64_t wanted = m->scheme == DIR_SCHEME_HASH ? m->partitions : m->n_splits + 1;
     if (code == ERR_OK && wanted > DIR_PARTITIONS_MAX) {
-        code = err_set_at(&a->err,
-                          ERR_LIMIT_EXCEEDED,
+        code = err_set_at(&a->err, ERR_LIMIT_EXCEEDED,
                           m->scheme == DIR_SCHEME_HASH ? "/partitions" : "/splits",
-                          "the directory holds at most %" PRIu64 " partitions",
-                          DIR_PARTITIONS_MAX);
+                          "the directory holds at most %" PRIu64 " partitions", DIR_PARTITIONS_MAX);
     }
     if (code == ERR_OK) {
         code = check_count(a, wanted, old != NULL ? state_map(a->s, old->id)->count : 0);
@@ -199,9 +177,10 @@ static struct dir_keyspace *keyspace_copy(const struct dir_keyspace *ks)
     return keyspace_with_policy(ks, slice_of(ks->policy, ks->policy_len));
 }
 
-static struct dir_keyspace *
-new_keyspace(struct apply *a, const Cadastre__KeyspaceCreate *m, bool hidden,
-             const struct dir_placement *placement)
+static struct dir_keyspace *new_keyspace(struct apply *a,
+                                         const Cadastre__KeyspaceCreate *m,
+                                         bool hidden,
+                                         const struct dir_placement *placement)
 {
     struct dir_keyspace like = {
         .id = apply_id(a),
@@ -257,7 +236,8 @@ static void add_partition(struct apply *a,
     apply_put(a, partition_new(&like, &arrays));
 }
 
-/* Bounds `from` … `upto`-1 of `n` token ranges; range n-1 has no end, and so has the last one while more will come. */
+/* Bounds `from` … `upto`-1 of `n` token ranges; range n-1 has no end, and so has the last one while
+ * more will come. */
 static void add_token_ranges(struct apply *a,
                              struct placer *placer,
                              const struct dir_keyspace *ks,
@@ -294,8 +274,7 @@ static void touch_all(struct apply *a, uint64_t keyspace, enum dir_change_kind k
     struct dir_partition *p;
     struct ptree_iter it;
     for (ptree_seek(state_map(a->s, keyspace), slice_of(NULL, 0), &it);
-         !t->oversize && (p = ptree_iter_get(&it, NULL)) != NULL;
-         ptree_iter_next(&it)) {
+         !t->oversize && (p = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
         touched_route(t, p);
     }
 }
@@ -306,8 +285,7 @@ static void remove_keyspace(struct apply *a, const struct dir_keyspace *ks, stru
     struct dir_partition *p;
     struct ptree_iter it;
     for (ptree_seek(&map->by_start, slice_of(NULL, 0), &it);
-         (p = ptree_iter_get(&it, NULL)) != NULL;
-         ptree_iter_next(&it)) {
+         (p = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
         if (t != NULL) {
             touched_removed(t, p->id);
         }
@@ -366,8 +344,8 @@ static struct dir_partition *last_partition(const struct apply *a, uint64_t keys
     return ptree_floor(state_map(a->s, keyspace), slice_of(top, sizeof top));
 }
 
-/* How many token ranges a keyspace is to have: nobody can have moved its first inner bound, floor(2^64 / n), while it
- * is hidden, and for n below 2^32 that has one n. */
+/* How many token ranges a keyspace is to have: nobody can have moved its first inner bound,
+ * floor(2^64 / n), while it is hidden, and for n below 2^32 that has one n. */
 static uint64_t wanted_ranges(const struct apply *a, uint64_t keyspace)
 {
     struct ptree_iter it;
@@ -399,17 +377,15 @@ static enum err_code
 check_grow(struct apply *a, const Cadastre__KeyspaceGrow *m, const struct dir_keyspace *ks)
 {
     if (ks == NULL || !ks->hidden) {
-        return err_set(&a->err,
-                       ERR_KEYSPACE_NOT_FOUND,
-                       "no keyspace of id %" PRIu64 " is being created",
-                       m->keyspace);
+        return err_set(&a->err, ERR_KEYSPACE_NOT_FOUND,
+                       "no keyspace of id %" PRIu64 " is being created", m->keyspace);
     }
     apply_subject(a, "keyspace=%s", ks->name);
     uint64_t present = state_map(a->s, ks->id)->count;
     if (ks->scheme == DIR_SCHEME_HASH) {
         if (m->n_splits > 0) {
-            return err_set_at(
-                &a->err, ERR_UNSUPPORTED_SCHEME, "/splits", "a hash keyspace has no splits");
+            return err_set_at(&a->err, ERR_UNSUPPORTED_SCHEME, "/splits",
+                              "a hash keyspace has no splits");
         }
         if (m->last && wanted_ranges(a, ks->id) - present > DIR_CREATE_BATCH) {
             return err_set(&a->err, ERR_INVALID_REQUEST, "more token ranges have to come first");
@@ -417,14 +393,11 @@ check_grow(struct apply *a, const Cadastre__KeyspaceGrow *m, const struct dir_ke
         return check_count(a, wanted_ranges(a, ks->id) - present, 0);
     }
     if (m->n_splits > DIR_CREATE_BATCH) {
-        return err_set_at(&a->err,
-                          ERR_LIMIT_EXCEEDED,
-                          "/splits",
-                          "one command makes at most %d partitions",
-                          DIR_CREATE_BATCH);
+        return err_set_at(&a->err, ERR_LIMIT_EXCEEDED, "/splits",
+                          "one command makes at most %d partitions", DIR_CREATE_BATCH);
     }
-    enum err_code code = check_splits(
-        &a->err, m->splits, m->n_splits, dir_partition_start(last_partition(a, ks->id)));
+    enum err_code code = check_splits(&a->err, m->splits, m->n_splits,
+                                      dir_partition_start(last_partition(a, ks->id)));
     return code != ERR_OK ? code : check_count(a, m->n_splits, 0);
 }
 
@@ -434,8 +407,7 @@ static void grow_hash(struct apply *a, struct placer *placer, const struct dir_k
     uint64_t n = wanted_ranges(a, ks->id), from = state_map(a->s, ks->id)->count;
     uint64_t upto = n - from < DIR_CREATE_BATCH ? n : from + DIR_CREATE_BATCH;
     if (from < upto) {
-        close_last(a,
-                   last_partition(a, ks->id),
+        close_last(a, last_partition(a, ks->id),
                    slice_of(bound, dir_codec_token_start(from, n, bound)));
         add_token_ranges(a, placer, ks, (uint64_t[]){from, upto, n});
     }
@@ -453,9 +425,7 @@ enum err_code apply_keyspace_grow(struct apply *a)
     if (ks->scheme == DIR_SCHEME_HASH) {
         grow_hash(a, placer, ks);
     } else if (m->n_splits > 0) {
-        close_last(a,
-                   last_partition(a, ks->id),
-                   slice_of(m->splits[0].data, m->splits[0].len));
+        close_last(a, last_partition(a, ks->id), slice_of(m->splits[0].data, m->splits[0].len));
         add_ranges(a, placer, ks, m->splits, m->n_splits);
     }
     placer_free(placer);
@@ -476,14 +446,14 @@ enum err_code apply_keyspace_grow(struct apply *a)
     return ERR_OK;
 }
 
-/* Do the copies that partitions have differ from what is wanted now? Then data has to be copied or dropped. */
+/* Do the copies that partitions have differ from what is wanted now? Then data has to be copied or
+ * dropped. */
 static bool copies_differ(const struct apply *a, uint64_t keyspace, uint32_t sync, uint32_t async)
 {
     const struct dir_partition *p;
     struct ptree_iter it;
     for (ptree_seek(state_map(a->s, keyspace), slice_of(NULL, 0), &it);
-         (p = ptree_iter_get(&it, NULL)) != NULL;
-         ptree_iter_next(&it)) {
+         (p = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
         uint32_t of[DIR_ROLE_JOINING + 1] = {0};
         for (uint8_t i = 0; i < p->replica_count; i++) {
             of[p->replicas[i].role]++;
@@ -513,11 +483,8 @@ check_patch(struct apply *a, const struct dir_keyspace *ks, struct dir_keyspace 
     next->async_replicas = m->async_replicas;
     code = check_copies(&a->err, m->sync_replicas, m->async_replicas);
     bool same = m->sync_replicas == ks->sync_replicas && m->async_replicas == ks->async_replicas;
-    if (code == ERR_OK && !same &&
-        copies_differ(a, ks->id, m->sync_replicas, m->async_replicas)) {
-        code = err_set_at(&a->err,
-                          ERR_NEEDS_STAGED_MOVE,
-                          "/replicas",
+    if (code == ERR_OK && !same && copies_differ(a, ks->id, m->sync_replicas, m->async_replicas)) {
+        code = err_set_at(&a->err, ERR_NEEDS_STAGED_MOVE, "/replicas",
                           "partitions of \"%s\" have another number of copies, and data would "
                           "have to be copied or dropped",
                           ks->name);
@@ -525,9 +492,8 @@ check_patch(struct apply *a, const struct dir_keyspace *ks, struct dir_keyspace 
     return code;
 }
 
-static bool same_keyspace(const struct dir_keyspace *ks,
-                          const struct dir_keyspace *next,
-                          struct slice policy)
+static bool
+same_keyspace(const struct dir_keyspace *ks, const struct dir_keyspace *next, struct slice policy)
 {
     return place_equal(&ks->placement, &next->placement) &&
            ks->sync_replicas == next->sync_replicas && ks->async_replicas == next->async_replicas &&

@@ -13,11 +13,8 @@ static enum err_code check_capacity(struct err *e, const struct dir_node *n)
     for (uint32_t i = 0; i < n->capacity_count; i++) {
         uint64_t value;
         if (!parse_u64(n->capacity[i].value, PARSE_INT_MAX, &value)) {
-            return err_set_at(e,
-                              ERR_INVALID_REQUEST,
-                              "/capacity",
-                              "\"%s\" is not a whole number in range",
-                              n->capacity[i].name);
+            return err_set_at(e, ERR_INVALID_REQUEST, "/capacity",
+                              "\"%s\" is not a whole number in range", n->capacity[i].name);
         }
     }
     return ERR_OK;
@@ -31,9 +28,7 @@ static enum err_code read_node(struct apply *a, const Cadastre__NodePut *m, stru
     }
     apply_subject(a, "node=%s", m->name);
     if (!valid_address(m->address)) {
-        return err_set_at(&a->err,
-                          ERR_INVALID_REQUEST,
-                          "/address",
+        return err_set_at(&a->err, ERR_INVALID_REQUEST, "/address",
                           "an address is 1 to %d printable characters without blanks",
                           DIR_ADDRESS_MAX);
     }
@@ -57,13 +52,10 @@ static enum err_code check_address(struct apply *a, const struct dir_node *next)
     const struct dir_node *n;
     struct ptree_iter it;
     for (ptree_seek(&a->s->nodes_by_name, slice_of(NULL, 0), &it);
-         (n = ptree_iter_get(&it, NULL)) != NULL;
-         ptree_iter_next(&it)) {
-        if (!n->lost && strcmp(n->address, next->address) == 0 && strcmp(n->name, next->name) != 0) {
-            return err_set_at(&a->err,
-                              ERR_NODE_IN_USE,
-                              "/address",
-                              "\"%s\" has this address",
+         (n = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
+        if (!n->lost && strcmp(n->address, next->address) == 0 &&
+            strcmp(n->name, next->name) != 0) {
+            return err_set_at(&a->err, ERR_NODE_IN_USE, "/address", "\"%s\" has this address",
                               n->name);
         }
     }
@@ -85,8 +77,10 @@ static void partitions_of(const struct dir_view *s, const struct dir_node *n, st
     parts_sort(out);
 }
 
-static bool
-same_labels(const struct dir_label *a, uint32_t a_count, const struct dir_label *b, uint32_t b_count)
+static bool same_labels(const struct dir_label *a,
+                        uint32_t a_count,
+                        const struct dir_label *b,
+                        uint32_t b_count)
 {
     bool same = a_count == b_count;
     for (uint32_t i = 0; same && i < a_count; i++) {
@@ -108,9 +102,7 @@ static enum err_code check_labels(struct apply *a,
         }
         const struct dir_keyspace *ks = state_keyspace(a->s, id);
         if (place_allows(&ks->placement, old) && !place_allows(&ks->placement, next)) {
-            return err_set_at(&a->err,
-                              ERR_PLACEMENT_VIOLATED,
-                              "/labels",
+            return err_set_at(&a->err, ERR_PLACEMENT_VIOLATED, "/labels",
                               "the node holds partitions of \"%s\", whose placement would not "
                               "allow it any more",
                               ks->name);
@@ -151,9 +143,7 @@ static void show_node(struct apply *a, uint64_t id)
 static enum err_code put_new(struct apply *a, struct dir_node *next)
 {
     if (a->s->nodes.count >= DIR_NODES_MAX) {
-        return err_set(&a->err,
-                       ERR_LIMIT_EXCEEDED,
-                       "the directory knows at most %d nodes",
+        return err_set(&a->err, ERR_LIMIT_EXCEEDED, "the directory knows at most %d nodes",
                        DIR_NODES_MAX);
     }
     next->id = apply_id(a);
@@ -165,8 +155,7 @@ static enum err_code put_new(struct apply *a, struct dir_node *next)
 static enum err_code put_known(struct apply *a, const struct dir_node *old, struct dir_node *next)
 {
     bool moved = strcmp(old->address, next->address) != 0;
-    bool relabelled =
-        !same_labels(old->labels, old->label_count, next->labels, next->label_count);
+    bool relabelled = !same_labels(old->labels, old->label_count, next->labels, next->label_count);
     bool resized =
         !same_labels(old->capacity, old->capacity_count, next->capacity, next->capacity_count);
     bool rebound = old->is_static != next->is_static; /* shown by routes as their authority */
@@ -234,7 +223,8 @@ static void drop_copy(struct apply *a, struct dir_partition *p, const struct dir
     arrays.replicas = replicas;
     arrays.replica_count = count;
     if (p->replicas[0].node == n->id && p->replicas[0].role == DIR_ROLE_PRIMARY) {
-        /* Nobody else may write yet, so the epoch stays (decisions.md 7 in the design): the next grant sets one. */
+        /* Nobody else may write yet, so the epoch stays (decisions.md 7 in the design): the next
+         * grant sets one. */
         like.state = DIR_UNAVAILABLE;
     }
     like.mod_revision = a->rev;
@@ -253,11 +243,8 @@ enum err_code apply_node_delete(struct apply *a)
     }
     apply_subject(a, "node=%s", n->name);
     if (n->partition_count > 0 && !m->force) {
-        return err_set(&a->err,
-                       ERR_NODE_IN_USE,
-                       "\"%s\" holds copies of %" PRIu64 " partitions",
-                       n->name,
-                       n->partition_count);
+        return err_set(&a->err, ERR_NODE_IN_USE, "\"%s\" holds copies of %" PRIu64 " partitions",
+                       n->name, n->partition_count);
     }
     struct part_list held = {NULL, 0, 0};
     partitions_of(a->s, n, &held);

@@ -15,8 +15,8 @@ static bool add_route(void *arg, const struct dir_partition *p)
     return a->routes.count < DIR_CHANGE_ROUTES_MAX;
 }
 
-/* The live partition of this id in a keyspace that can be seen. For a retired id the refusal carries what is there
- * now. */
+/* The live partition of this id in a keyspace that can be seen. For a retired id the refusal
+ * carries what is there now. */
 static enum err_code find(struct apply *a, uint64_t id, struct dir_partition **ret_p)
 {
     uint8_t bytes[8];
@@ -37,11 +37,8 @@ static enum err_code find(struct apply *a, uint64_t id, struct dir_partition **r
     }
     a->retired = true;
     (void)view_successors(a->s, t, add_route, a);
-    return err_set(&a->err,
-                   ERR_STALE_EPOCH,
-                   "partition %" PRIu64 " was retired at revision %" PRIu64,
-                   id,
-                   t->retired);
+    return err_set(&a->err, ERR_STALE_EPOCH,
+                   "partition %" PRIu64 " was retired at revision %" PRIu64, id, t->retired);
 }
 
 static void show_present(struct apply *a, struct dir_partition *p)
@@ -57,12 +54,9 @@ check_epoch(struct apply *a, struct dir_partition *p, bool has_expected, uint64_
         return ERR_OK;
     }
     show_present(a, p);
-    return err_set(&a->err,
-                   expected < p->epoch ? ERR_STALE_EPOCH : ERR_FUTURE_EPOCH,
-                   "the epoch of partition %" PRIu64 " is %" PRIu64 ", not %" PRIu64,
-                   p->id,
-                   p->epoch,
-                   expected);
+    return err_set(&a->err, expected < p->epoch ? ERR_STALE_EPOCH : ERR_FUTURE_EPOCH,
+                   "the epoch of partition %" PRIu64 " is %" PRIu64 ", not %" PRIu64, p->id,
+                   p->epoch, expected);
 }
 
 /* The rows of a range that takes new ids: the old id names the new ones. */
@@ -119,10 +113,7 @@ static enum err_code check_split(struct apply *a, const struct dir_partition *p)
     const struct dir_keyspace *ks = state_keyspace(a->s, p->keyspace);
     size_t max = ks->scheme == DIR_SCHEME_HASH ? DIR_ROUTING_KEY_MAX : DIR_KEY_MAX;
     if (m->n_at == 0 || m->n_at > DIR_SPLIT_KEYS_MAX) {
-        return err_set_at(&a->err,
-                          ERR_BAD_SPLIT_KEY,
-                          "/at",
-                          "a split has 1 to %d keys",
+        return err_set_at(&a->err, ERR_BAD_SPLIT_KEY, "/at", "a split has 1 to %d keys",
                           DIR_SPLIT_KEYS_MAX);
     }
     struct slice last = dir_partition_start(p);
@@ -138,10 +129,8 @@ static enum err_code check_split(struct apply *a, const struct dir_partition *p)
         last = key;
     }
     if (a->s->partitions.count + m->n_at > DIR_PARTITIONS_MAX) {
-        return err_set(&a->err,
-                       ERR_LIMIT_EXCEEDED,
-                       "the directory holds at most %" PRIu64 " partitions",
-                       DIR_PARTITIONS_MAX);
+        return err_set(&a->err, ERR_LIMIT_EXCEEDED,
+                       "the directory holds at most %" PRIu64 " partitions", DIR_PARTITIONS_MAX);
     }
     return ERR_OK;
 }
@@ -168,7 +157,8 @@ enum err_code apply_split(struct apply *a)
     like.epoch = like.mod_revision = like.created = a->rev;
     like.cause = DIR_CHANGE_SPLIT;
     if (p->rate_limit > 0) {
-        /* The range as a whole was admitted that much: its parts share it, for there is no telling their loads. */
+        /* The range as a whole was admitted that much: its parts share it, for there is no telling
+         * their loads. */
         like.rate_limit = p->rate_limit / (m->n_at + 1);
         like.rate_limit += like.rate_limit == 0;
     }
@@ -278,11 +268,8 @@ enum err_code apply_merge(struct apply *a)
     if (code != ERR_OK) {
         return code;
     }
-    apply_subject(a,
-                  "keyspace=%s partition=%" PRIu64 " with=%" PRIu64,
-                  state_keyspace(a->s, p->keyspace)->name,
-                  p->id,
-                  q->id);
+    apply_subject(a, "keyspace=%s partition=%" PRIu64 " with=%" PRIu64,
+                  state_keyspace(a->s, p->keyspace)->name, p->id, q->id);
     struct dir_partition *left = dir_ref(follows(p, q) ? p : q);
     struct dir_partition *right = dir_ref(left == p ? q : p);
     struct dir_partition *now = merged(a, left, right);
@@ -316,15 +303,10 @@ static enum err_code check_from(struct apply *a, struct dir_partition *p, const 
     }
     show_present(a, p);
     return owner == NULL
-               ? err_set(&a->err,
-                         ERR_NOT_OWNER,
-                         "partition %" PRIu64 " has no primary at present",
+               ? err_set(&a->err, ERR_NOT_OWNER, "partition %" PRIu64 " has no primary at present",
                          p->id)
-               : err_set(&a->err,
-                         ERR_NOT_OWNER,
-                         "the primary of partition %" PRIu64 " is \"%s\"",
-                         p->id,
-                         owner->name);
+               : err_set(&a->err, ERR_NOT_OWNER, "the primary of partition %" PRIu64 " is \"%s\"",
+                         p->id, owner->name);
 }
 
 static enum err_code
@@ -343,23 +325,18 @@ check_to(struct apply *a, const struct dir_partition *p, const struct dir_node *
         why = "the partition has as many copies as there may be";
     }
     if (why != NULL) {
-        return err_set(
-            &a->err, ERR_NO_DESTINATION, "\"%s\" can't take the partition: %s", to->name, why);
+        return err_set(&a->err, ERR_NO_DESTINATION, "\"%s\" can't take the partition: %s", to->name,
+                       why);
     }
     const struct dir_keyspace *ks = state_keyspace(a->s, p->keyspace);
     if (!place_allows(&ks->placement, to)) {
-        return err_set(&a->err,
-                       ERR_PLACEMENT_VIOLATED,
-                       "the placement of \"%s\" does not allow \"%s\"",
-                       ks->name,
-                       to->name);
+        return err_set(&a->err, ERR_PLACEMENT_VIOLATED,
+                       "the placement of \"%s\" does not allow \"%s\"", ks->name, to->name);
     }
     const struct dir_node *owner = primary_of(a, p);
     if (owner != NULL && !owner->is_static) {
-        return err_set(&a->err,
-                       ERR_LEASE_HELD,
-                       "\"%s\" may write the partition while it holds its lease",
-                       owner->name);
+        return err_set(&a->err, ERR_LEASE_HELD,
+                       "\"%s\" may write the partition while it holds its lease", owner->name);
     }
     return ERR_OK;
 }
@@ -369,11 +346,8 @@ check_reassign(struct apply *a, struct dir_partition *p, const struct dir_node *
 {
     const Cadastre__Reassign *m = a->cmd->reassign;
     if (m->reason[0] != '\0' && !valid_text(m->reason, DIR_TEXT_MAX)) {
-        return err_set_at(&a->err,
-                          ERR_INVALID_REQUEST,
-                          "/reason",
-                          "a reason is a text of at most %d bytes",
-                          DIR_TEXT_MAX);
+        return err_set_at(&a->err, ERR_INVALID_REQUEST, "/reason",
+                          "a reason is a text of at most %d bytes", DIR_TEXT_MAX);
     }
     enum err_code code = check_epoch(a, p, m->has_expect_epoch, m->expect_epoch);
     if (code == ERR_OK) {
@@ -390,9 +364,8 @@ check_reassign(struct apply *a, struct dir_partition *p, const struct dir_node *
     return check_to(a, p, to);
 }
 
-static struct dir_operation *operation_new(struct apply *a,
-                                           const struct dir_partition *p,
-                                           const struct dir_node *to)
+static struct dir_operation *
+operation_new(struct apply *a, const struct dir_partition *p, const struct dir_node *to)
 {
     const struct dir_node *from = primary_of(a, p);
     struct dir_operation *o = mem_zalloc(sizeof *o);
@@ -407,9 +380,7 @@ static struct dir_operation *operation_new(struct apply *a,
     o->epoch_after = a->rev;
     o->revision = a->rev;
     o->at_ms = a->s->time_ms;
-    (void)snprintf(o->keyspace_name,
-                   sizeof o->keyspace_name,
-                   "%s",
+    (void)snprintf(o->keyspace_name, sizeof o->keyspace_name, "%s",
                    state_keyspace(a->s, p->keyspace)->name);
     (void)snprintf(o->source_name, sizeof o->source_name, "%s", from != NULL ? from->name : "");
     (void)snprintf(o->destination_name, sizeof o->destination_name, "%s", to->name);
@@ -432,7 +403,7 @@ static void remember_operation(struct apply *a, struct dir_operation *o)
 enum err_code apply_reassign(struct apply *a)
 {
     struct dir_partition *p;
-    const struct dir_node *to;
+    const struct dir_node *to = NULL;
     enum err_code code = find(a, a->cmd->reassign->partition, &p);
     if (code == ERR_OK) {
         code = check_reassign(a, p, &to);

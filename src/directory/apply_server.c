@@ -67,8 +67,7 @@ static uint64_t members(const struct apply *a)
     struct ptree_iter it;
     uint64_t n = 0;
     for (ptree_seek(&a->s->servers, slice_of(NULL, 0), &it);
-         (s = ptree_iter_get(&it, NULL)) != NULL;
-         ptree_iter_next(&it)) {
+         (s = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
         n += !s->removed;
     }
     return n;
@@ -79,25 +78,19 @@ static enum err_code check_known(struct apply *a, const struct dir_server *old)
     const Cadastre__ServerPut *m = a->cmd->server_put;
     if (old == NULL) {
         if (members(a) >= DIR_SERVERS_MAX || a->s->servers.count >= DIR_SERVER_IDS_MAX) {
-            return err_set(&a->err,
-                           ERR_LIMIT_EXCEEDED,
+            return err_set(&a->err, ERR_LIMIT_EXCEEDED,
                            "a directory has at most %d servers, and %d over its life",
-                           DIR_SERVERS_MAX,
-                           DIR_SERVER_IDS_MAX);
+                           DIR_SERVERS_MAX, DIR_SERVER_IDS_MAX);
         }
         return ERR_OK;
     }
     if (old->removed) {
-        return err_set(&a->err,
-                       ERR_SERVER_EXISTS,
-                       "server %" PRIu64 " was removed, and its id is never used again",
-                       m->id);
+        return err_set(&a->err, ERR_SERVER_EXISTS,
+                       "server %" PRIu64 " was removed, and its id is never used again", m->id);
     }
     if (m->instance.len > 0 && known_instance(old) &&
         memcmp(m->instance.data, old->instance, sizeof old->instance) != 0) {
-        return err_set(&a->err,
-                       ERR_SERVER_EXISTS,
-                       "server %" PRIu64 " is another data directory",
+        return err_set(&a->err, ERR_SERVER_EXISTS, "server %" PRIu64 " is another data directory",
                        m->id);
     }
     return ERR_OK;
@@ -136,9 +129,7 @@ enum err_code apply_server_remove(struct apply *a)
     const struct dir_server *old = server_get(a, a->cmd->server_remove->id);
     apply_subject(a, "server=%" PRIu64, a->cmd->server_remove->id);
     if (old == NULL || old->removed) {
-        return err_set(&a->err,
-                       ERR_SERVER_NOT_FOUND,
-                       "no server has id %" PRIu64,
+        return err_set(&a->err, ERR_SERVER_NOT_FOUND, "no server has id %" PRIu64,
                        a->cmd->server_remove->id);
     }
     if (members(a) == 1) {
@@ -162,9 +153,7 @@ static enum err_code check_bootstrap(struct apply *a, const Cadastre__Bootstrap 
         return err_set(&a->err, ERR_INVALID_REQUEST, "the generation is out of range");
     }
     if (m->n_servers == 0 || m->n_servers > DIR_SERVERS_MAX) {
-        return err_set(&a->err,
-                       ERR_INVALID_REQUEST,
-                       "a cluster begins with 1 to %d servers",
+        return err_set(&a->err, ERR_INVALID_REQUEST, "a cluster begins with 1 to %d servers",
                        DIR_SERVERS_MAX);
     }
     for (size_t i = 0; i < m->n_servers; i++) {

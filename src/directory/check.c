@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is this state one that apply could have made? Every table is walked and held against every other; nothing is taken
- * from an index that is itself in question. Rules: docs/ARCHITECTURE.md, "Invariants". */
+/* Is this state one that apply could have made? Every table is walked and held against every other;
+ * nothing is taken from an index that is itself in question. Rules: docs/ARCHITECTURE.md,
+ * "Invariants". */
 #include "base/mem.h"
 #include "directory/internal.h"
 
@@ -62,13 +63,13 @@ static bool key_is(struct slice key, uint64_t id)
 
 static bool pair_is(struct slice key, uint64_t a, uint64_t b)
 {
-    return key.len == 16 && key_is(slice_of(key.data, 8), a) && key_is(slice_of(key.data + 8, 8), b);
+    return key.len == 16 && key_is(slice_of(key.data, 8), a) &&
+           key_is(slice_of(key.data + 8, 8), b);
 }
 
 #define EACH(tree, it, key, row)                                                                   \
     for (ptree_seek((tree), slice_of(NULL, 0), &(it));                                             \
-         ((row) = ptree_iter_get(&(it), &(key))) != NULL;                                          \
-         ptree_iter_next(&(it)))
+         ((row) = ptree_iter_get(&(it), &(key))) != NULL; ptree_iter_next(&(it)))
 
 static void check_scalars(struct checker *c)
 {
@@ -111,10 +112,7 @@ static void check_replicas(struct checker *c, const struct dir_partition *p)
     }
     if (p->state < DIR_ACTIVE || p->state > DIR_UNAVAILABLE ||
         partition_has_primary(p) != (p->state != DIR_UNAVAILABLE)) {
-        wrong(c,
-              "partition %" PRIu64 ": state %u %s a primary",
-              p->id,
-              p->state,
+        wrong(c, "partition %" PRIu64 ": state %u %s a primary", p->id, p->state,
               partition_has_primary(p) ? "with" : "without");
     }
     if (p->replica_count > 0 && !p->holds_data) {
@@ -144,10 +142,7 @@ static void check_parents(struct checker *c, const struct dir_partition *p)
             wrong(c,
                   "partition %" PRIu64 " of epoch %" PRIu64 " does not follow its parent %" PRIu64
                   " of epoch %" PRIu64,
-                  p->id,
-                  p->epoch,
-                  parent,
-                  t->last_epoch);
+                  p->id, p->epoch, parent, t->last_epoch);
         }
     }
 }
@@ -162,13 +157,9 @@ static void check_partition(struct checker *c, const struct dir_partition *p)
     if (!is_revision(c, p->epoch) || !is_revision(c, p->mod_revision) ||
         !is_revision(c, p->created) || p->created > p->epoch || p->epoch > p->mod_revision) {
         wrong(c,
-              "partition %" PRIu64 ": epoch %" PRIu64 ", changed at %" PRIu64 ", created at %" PRIu64
-              ", at revision %" PRIu64,
-              p->id,
-              p->epoch,
-              p->mod_revision,
-              p->created,
-              c->v->revision);
+              "partition %" PRIu64 ": epoch %" PRIu64 ", changed at %" PRIu64
+              ", created at %" PRIu64 ", at revision %" PRIu64,
+              p->id, p->epoch, p->mod_revision, p->created, c->v->revision);
     }
     if (by_id(&c->v->tombstones, p->id) != NULL) {
         wrong(c, "partition %" PRIu64 ": it lives and is retired", p->id);
@@ -196,15 +187,12 @@ static void check_map(struct checker *c, const struct dir_keyspace *ks, const st
         if (!p->end_open && slice_cmp(start, dir_partition_end(p)) >= 0) {
             wrong(c, "keyspace %s: partition %" PRIu64 " is empty", ks->name, p->id);
         }
-        int gap = before == NULL        ? slice_cmp(start, slice_of(NULL, 0))
+        int gap = before == NULL     ? slice_cmp(start, slice_of(NULL, 0))
                   : before->end_open ? -1
                                      : slice_cmp(start, dir_partition_end(before));
         if (gap != 0) {
-            wrong(c,
-                  "keyspace %s: %s before partition %" PRIu64,
-                  ks->name,
-                  gap > 0 ? "a gap" : "an overlap",
-                  p->id);
+            wrong(c, "keyspace %s: %s before partition %" PRIu64, ks->name,
+                  gap > 0 ? "a gap" : "an overlap", p->id);
         }
         before = p;
     }
@@ -262,9 +250,7 @@ static void check_partitions(struct checker *c)
         check_partition(c, p);
     }
     if (c->mapped != v->partitions.count) {
-        wrong(c,
-              "the maps have %" PRIu64 " partitions of %" PRIu64,
-              c->mapped,
+        wrong(c, "the maps have %" PRIu64 " partitions of %" PRIu64, c->mapped,
               v->partitions.count);
     }
     EACH(&v->waiting, it, key, p)
@@ -275,10 +261,7 @@ static void check_partitions(struct checker *c)
         }
     }
     if (v->waiting.count != c->waiting || v->unplaced != c->waiting) {
-        wrong(c,
-              "%" PRIu64 " partitions wait for an owner, not %" PRIu64,
-              c->waiting,
-              v->unplaced);
+        wrong(c, "%" PRIu64 " partitions wait for an owner, not %" PRIu64, c->waiting, v->unplaced);
     }
 }
 
@@ -347,10 +330,7 @@ static void check_nodes(struct checker *c)
             wrong(c, "node %s: it is not found by its name", n->name);
         }
         if (copies != n->partition_count) {
-            wrong(c,
-                  "node %s: it holds %" PRIu64 " copies, not %" PRIu64,
-                  n->name,
-                  copies,
+            wrong(c, "node %s: it holds %" PRIu64 " copies, not %" PRIu64, n->name, copies,
                   n->partition_count);
         }
     }
@@ -368,15 +348,16 @@ static void check_dedupe(struct checker *c)
     EACH(&v->dedupe, it, key, d)
     {
         uint8_t bytes[STATE_DEDUPE_KEY_MAX];
-        struct slice want = state_dedupe_key(slice_of(d->bytes, d->principal_len),
-                                             slice_of(d->bytes + d->principal_len, d->key_len),
-                                             bytes);
+        struct slice want =
+            state_dedupe_key(slice_of(d->bytes, d->principal_len),
+                             slice_of(d->bytes + d->principal_len, d->key_len), bytes);
         struct err e;
         struct slice stored = slice_of(d->bytes + d->principal_len + d->key_len, d->result_len);
         struct dir_result *r = result_decode(stored, &e);
         add_hash(c, &d->object);
-        if (!slice_eq(key, want) || !is_id(c, d->index) || by_id(&v->dedupe_by_age, d->index) != d ||
-            d->revision > v->revision || d->at_ms > v->time_ms) {
+        if (!slice_eq(key, want) || !is_id(c, d->index) ||
+            by_id(&v->dedupe_by_age, d->index) != d || d->revision > v->revision ||
+            d->at_ms > v->time_ms) {
             wrong(c, "idempotency key %" PRIu64 ": it does not fit", d->index);
         }
         if (r == NULL) {
@@ -413,8 +394,10 @@ static void check_rest(struct checker *c)
     }
 }
 
-uint64_t
-dir_check(const struct dir_view *v, void (*report)(void *arg, const char *line), void *arg, uint64_t max)
+uint64_t dir_check(const struct dir_view *v,
+                   void (*report)(void *arg, const char *line),
+                   void *arg,
+                   uint64_t max)
 {
     struct checker c = {.v = v, .report = report, .arg = arg, .max = max};
     char is[HASH128_HEX_SIZE], should[HASH128_HEX_SIZE];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state machine as its owner sees it: a working state that commands change, a published one that readers see, and
- * the feed between them. */
+/* The state machine as its owner sees it: a working state that commands change, a published one
+ * that readers see, and the feed between them. */
 #include "directory/directory.h"
 
 #include "base/assert.h"
@@ -25,7 +25,7 @@ struct directory {
     struct dir_change **pending; /* references; for the next publish */
     uint64_t pending_count, pending_cap;
     struct hash_at hashes[HASHES];
-    struct dir_view *loading; /* between load_begin and load_end */
+    struct dir_view *loading;  /* between load_begin and load_end */
     const char *loading_fault; /* static text */
 };
 
@@ -131,11 +131,10 @@ static void keep_changes(struct directory *d, struct apply_outcome *o)
     o->change_count = 0;
 }
 
-/* A server whose hash was another at that index has another state: its process must end. The state itself does not
- * depend on the answer. */
-static void compare_hash(const struct directory *d,
-                         const Cadastre__StateCheck *m,
-                         struct dir_result *r)
+/* A server whose hash was another at that index has another state: its process must end. The state
+ * itself does not depend on the answer. */
+static void
+compare_hash(const struct directory *d, const Cadastre__StateCheck *m, struct dir_result *r)
 {
     const struct hash_at *h = &d->hashes[m->index % HASHES];
     struct hash128 leader = {m->hash_lo, m->hash_hi};
@@ -146,11 +145,8 @@ static void compare_hash(const struct directory *d,
     }
     hash128_hex(h->hash, here);
     hash128_hex(leader, there);
-    err_set(&r->err,
-            ERR_CORRUPT,
-            "the state at index %" PRIu64 " has hash %s here and %s at the leader",
-            m->index,
-            here,
+    err_set(&r->err, ERR_CORRUPT,
+            "the state at index %" PRIu64 " has hash %s here and %s at the leader", m->index, here,
             there);
 }
 

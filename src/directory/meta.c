@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scalars of a state as bytes: big-endian, in the order of the fields, the cluster's id in 32 bytes. */
+/* The scalars of a state as bytes: big-endian, in the order of the fields, the cluster's id in 32
+ * bytes. */
 #include "directory/directory.h"
 #include "directory/ptree.h"
 
 #include <string.h>
 
-enum {
-    CLUSTER_SIZE = 32,
-    SCALARS = 8 + 2 * DIR_MARKS_MAX,
-    META_SIZE = CLUSTER_SIZE + 8 * SCALARS
-};
+enum { CLUSTER_SIZE = 32, SCALARS = 8 + 2 * DIR_MARKS_MAX, META_SIZE = CLUSTER_SIZE + 8 * SCALARS };
 
 static void put(struct buf *out, uint64_t v)
 {

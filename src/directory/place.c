@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Placement: which nodes get the copies of a partition that has none.
  *
- * Hard rules choose who may, the spread label who should, and the number of copies already held who does, ties by
- * name. Candidates of one spread value form a group, a heap by (load, name); the groups form a heap by their best
- * candidate. A partition takes the best of the best groups, each group once while there are enough of them. So one
- * copy costs O(log nodes). The heaps last while keyspaces of equal rules follow each other. */
+ * Hard rules choose who may, the spread label who should, and the number of copies already held who
+ * does, ties by name. Candidates of one spread value form a group, a heap by (load, name); the
+ * groups form a heap by their best candidate. A partition takes the best of the best groups, each
+ * group once while there are enough of them. So one copy costs O(log nodes). The heaps last while
+ * keyspaces of equal rules follow each other. */
 #include "base/assert.h"
 #include "base/mem.h"
 #include "directory/internal.h"
@@ -151,8 +152,7 @@ static void gather(struct placer *p)
     uint32_t order = 0;
     p->candidates = mem_alloc(s->nodes_by_name.count * sizeof p->candidates[0]);
     for (ptree_seek(&s->nodes_by_name, slice_of(NULL, 0), &it);
-         (n = ptree_iter_get(&it, NULL)) != NULL;
-         ptree_iter_next(&it)) {
+         (n = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
         order++;
         if (n->lost || n->scheduling != 0 || !place_allows(&p->placement, n)) {
             continue;
@@ -200,8 +200,8 @@ static void refill(struct placer *p)
     }
 }
 
-/* `copies` candidates, each taken out of its heap. A refill means that there are fewer groups than copies, so it is
- * cheap. */
+/* `copies` candidates, each taken out of its heap. A refill means that there are fewer groups than
+ * copies, so it is cheap. */
 static uint8_t take(struct placer *p, uint32_t copies, uint32_t *taken, bool *ret_refilled)
 {
     uint8_t n = 0;
@@ -251,7 +251,7 @@ uint8_t placer_pick(struct placer *p,
     uint8_t n = take(p, copies, taken, &refilled);
     for (uint8_t i = 0; i < n; i++) {
         out[i].node = p->candidates[taken[i]].node;
-        out[i].role = i == 0                  ? DIR_ROLE_PRIMARY
+        out[i].role = i == 0                   ? DIR_ROLE_PRIMARY
                       : i <= ks->sync_replicas ? DIR_ROLE_SYNC
                                                : DIR_ROLE_ASYNC;
     }
@@ -288,7 +288,8 @@ static struct slice waiting_key(uint64_t keyspace, uint64_t id, uint8_t out[16])
     return slice_of(out, 16);
 }
 
-/* The ids of partitions of one keyspace that wait, at most `max`. Gathered first, because placing changes the index. */
+/* The ids of partitions of one keyspace that wait, at most `max`. Gathered first, because placing
+ * changes the index. */
 static uint64_t
 waiting_ids(const struct dir_view *s, uint64_t keyspace, uint64_t *ids, uint64_t max)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Outcomes of commands, and their stored form (message Result), which a later version must be able to read: so it
- * names outcomes by slug, and shows routes as the API shows them rather than as rows. */
+/* Outcomes of commands, and their stored form (message Result), which a later version must be able
+ * to read: so it names outcomes by slug, and shows routes as the API shows them rather than as
+ * rows. */
 #include "base/assert.h"
 #include "base/mem.h"
 #include "directory/internal.h"
@@ -38,7 +39,8 @@ void result_unref(struct dir_result *r)
     mem_free(r);
 }
 
-/* protobuf-c's structs want pointers that are not const; it does not write through them when it packs. */
+/* protobuf-c's structs want pointers that are not const; it does not write through them when it
+ * packs. */
 static char *text_of(const char *s)
 {
     union {
@@ -232,7 +234,8 @@ decode_route(struct dir_route *r, const Cadastre__RouteImage *m, uint64_t keyspa
     return ERR_OK;
 }
 
-static enum err_code decode_body(struct dir_result *r, const ProtobufCBinaryData *body, struct err *e)
+static enum err_code
+decode_body(struct dir_result *r, const ProtobufCBinaryData *body, struct err *e)
 {
     if (body->len == 0) {
         return ERR_OK;
@@ -305,9 +308,7 @@ struct dir_result *directory_lookup(const struct dir_view *v,
     }
     struct err e = {.code = ERR_OK};
     if (digest != NULL && memcmp(digest, d->digest, sizeof d->digest) != 0) {
-        err_set(&e,
-                ERR_IDEMPOTENCY_MISMATCH,
-                "the key \"%s\" belongs to another request",
+        err_set(&e, ERR_IDEMPOTENCY_MISMATCH, "the key \"%s\" belongs to another request",
                 idempotency_key);
         return result_new(&e, v->revision, 0);
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is forgotten, and when: idempotency keys and history by log time and by count, retired ids with the history.
- * All of it happens inside commands, so that every server forgets the same things at the same index. */
+/* What is forgotten, and when: idempotency keys and history by log time and by count, retired ids
+ * with the history. All of it happens inside commands, so that every server forgets the same things
+ * at the same index. */
 #include "base/assert.h"
 #include "base/mem.h"
 #include "directory/internal.h"
@@ -14,9 +15,8 @@ struct dir_dedupe *retain_find(const struct dir_view *s, const char *principal, 
     if (principal_len > DIR_TEXT_MAX || key_len > DIR_IDEMPOTENCY_KEY_MAX) {
         return NULL;
     }
-    return ptree_get(
-        &s->dedupe,
-        state_dedupe_key(slice_of(principal, principal_len), slice_of(key, key_len), bytes));
+    return ptree_get(&s->dedupe, state_dedupe_key(slice_of(principal, principal_len),
+                                                  slice_of(key, key_len), bytes));
 }
 
 static void *first(const struct ptree *t)
@@ -46,13 +46,15 @@ static void push_mark(struct dir_view *s)
     }
     uint64_t step = s->settings.history_retention_ms / DIR_MARKS_MAX;
     bool due = n == 0 || s->time_ms - s->marks[n - 1].at_ms >= step;
-    /* When they are all taken (the retention was raised), the next one waits: what it keeps is more, not less. */
+    /* When they are all taken (the retention was raised), the next one waits: what it keeps is
+     * more, not less. */
     if (due && n < DIR_MARKS_MAX && s->time_ms > 0) {
         s->marks[n] = (struct dir_mark){s->time_ms, s->revision};
     }
 }
 
-/* History reaches back to the newest mark that is as old as the retention, and never past history_max revisions. */
+/* History reaches back to the newest mark that is as old as the retention, and never past
+ * history_max revisions. */
 static void compact(struct dir_view *s)
 {
     while (s->marks[0].at_ms != 0 &&

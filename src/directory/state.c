@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables of a state and their secondary indexes. Every row goes in and out through state_put and state_remove,
- * in apply as in a load from the store, so that an index cannot be forgotten in one of them. */
+/* The tables of a state and their secondary indexes. Every row goes in and out through state_put
+ * and state_remove, in apply as in a load from the store, so that an index cannot be forgotten in
+ * one of them. */
 #include "base/assert.h"
 #include "base/mem.h"
 #include "directory/internal.h"
@@ -79,8 +80,9 @@ static void index_remove(struct ptree *t, struct slice key)
     dir_unref(ptree_remove(t, key));
 }
 
-/* A map's tree, ready to be changed. Whether the map is shared shows only once it is out of the index: then its last
- * other reference is gone, and the tree can be taken over rather than shared (and so copied). */
+/* A map's tree, ready to be changed. Whether the map is shared shows only once it is out of the
+ * index: then its last other reference is gone, and the tree can be taken over rather than shared
+ * (and so copied). */
 static struct ptree *map_edit(struct dir_view *s, uint64_t keyspace)
 {
     uint8_t key[8];
@@ -160,8 +162,7 @@ static void *dedupe_put(struct dir_view *s, struct dir_dedupe *d)
     index_put(&s->dedupe_by_age, ptree_u64_key(d->index, age), d);
     return ptree_put(&s->dedupe,
                      state_dedupe_key(slice_of(d->bytes, d->principal_len),
-                                      slice_of(d->bytes + d->principal_len, d->key_len),
-                                      key),
+                                      slice_of(d->bytes + d->principal_len, d->key_len), key),
                      d);
 }
 
@@ -169,8 +170,7 @@ static void *dedupe_remove(struct dir_view *s, const struct dir_dedupe *d)
 {
     uint8_t age[8], key[STATE_DEDUPE_KEY_MAX];
     struct slice k = state_dedupe_key(slice_of(d->bytes, d->principal_len),
-                                      slice_of(d->bytes + d->principal_len, d->key_len),
-                                      key);
+                                      slice_of(d->bytes + d->principal_len, d->key_len), key);
     index_remove(&s->dedupe_by_age, ptree_u64_key(d->index, age));
     return ptree_remove(&s->dedupe, k);
 }
@@ -208,7 +208,7 @@ static void *node_remove(struct dir_view *s, const struct dir_node *n)
 }
 
 /* One cast for all kinds: every row begins with its object. */
-#define ROW(type, row) ((struct type *)(void *)(row))
+#define ROW(type, row)       ((struct type *)(void *)(row))
 #define CONST_ROW(type, row) ((const struct type *)(const void *)(row))
 
 struct dir_object *state_put(struct dir_view *s, struct dir_object *row)
@@ -249,8 +249,7 @@ struct dir_object *state_remove(struct dir_view *s, const struct dir_object *row
     case DIR_KIND_DEDUPE:
         return dedupe_remove(s, CONST_ROW(dir_dedupe, row));
     case DIR_KIND_OPERATION:
-        return ptree_remove(&s->operations,
-                            ptree_u64_key(CONST_ROW(dir_operation, row)->id, key));
+        return ptree_remove(&s->operations, ptree_u64_key(CONST_ROW(dir_operation, row)->id, key));
     default: /* a server's row stays for ever */
         UNREACHABLE();
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What commands may carry. Apply checks all of it again, whatever the API checked before: a committed command is data
- * from outside. */
+/* What commands may carry. Apply checks all of it again, whatever the API checked before: a
+ * committed command is data from outside. */
 #include "base/parse.h"
 #include "directory/internal.h"
 
@@ -53,15 +53,12 @@ static enum err_code read_labels(struct err *e,
     for (size_t i = 0; i < count; i++) {
         size_t n = strlen(in[i]->name);
         if (!parse_is_name(slice_of(in[i]->name, n))) {
-            return err_set_at(
-                e, ERR_INVALID_REQUEST, pointer, "label %zu of them has no valid name", i);
+            return err_set_at(e, ERR_INVALID_REQUEST, pointer,
+                              "label %zu of them has no valid name", i);
         }
         if (!valid_text(in[i]->value, DIR_NAME_MAX)) {
-            return err_set_at(e,
-                              ERR_INVALID_REQUEST,
-                              pointer,
-                              "the value of \"%s\" is not a text of 1 to %d bytes",
-                              in[i]->name,
+            return err_set_at(e, ERR_INVALID_REQUEST, pointer,
+                              "the value of \"%s\" is not a text of 1 to %d bytes", in[i]->name,
                               DIR_NAME_MAX);
         }
         memset(&out[i], 0, sizeof out[i]);
@@ -84,8 +81,8 @@ enum err_code valid_labels(struct err *e,
     enum err_code code = read_labels(e, pointer, in, count, out);
     for (size_t i = 1; code == ERR_OK && i < count; i++) {
         if (strcmp(out[i - 1].name, out[i].name) == 0) {
-            code = err_set_at(
-                e, ERR_INVALID_REQUEST, pointer, "\"%s\" is there twice", out[i].name);
+            code =
+                err_set_at(e, ERR_INVALID_REQUEST, pointer, "\"%s\" is there twice", out[i].name);
         }
     }
     return code;
@@ -99,10 +96,7 @@ valid_placement(struct err *e, const Cadastre__Placement *in, struct dir_placeme
         return ERR_OK;
     }
     if (in->n_require > DIR_REQUIRE_MAX) {
-        return err_set_at(e,
-                          ERR_LIMIT_EXCEEDED,
-                          "/placement/require",
-                          "there are more than %d",
+        return err_set_at(e, ERR_LIMIT_EXCEEDED, "/placement/require", "there are more than %d",
                           DIR_REQUIRE_MAX);
     }
     enum err_code code =
@@ -113,8 +107,8 @@ valid_placement(struct err *e, const Cadastre__Placement *in, struct dir_placeme
     out->require_count = (uint32_t)in->n_require;
     size_t n = strlen(in->spread);
     if (n > 0 && !parse_is_name(slice_of(in->spread, n))) {
-        return err_set_at(
-            e, ERR_INVALID_REQUEST, "/placement/spread", "it is not the name of a label");
+        return err_set_at(e, ERR_INVALID_REQUEST, "/placement/spread",
+                          "it is not the name of a label");
     }
     memcpy(out->spread, in->spread, n);
     return ERR_OK;
