@@ -7,7 +7,8 @@
  *   store_schema.c    tables, statements, connections, what an SQLite error means
  *   store_load.c      a file's rows -> struct directory
  *   store_snapshot.c  snapshots and restoring them
- *   store_read.c      the readers' pool; keyspace_at, route_at, history, audit, backup
+ *   store_readers.c   the readers' pool of connections
+ *   store_read.c      keyspace_at, route_at, history, audit, backup
  *   store_events.c    what changed between two revisions
  *   store_check.c     the offline check */
 #ifndef DIRECTORY_STORE_INTERNAL_H
@@ -94,6 +95,7 @@ enum store_sql {
     SQL_EVENTS_NODES,
     SQL_SCAN,
     SQL_AUDIT,
+    SQL_EXTENT,
     SQL_COUNT
 };
 
@@ -125,8 +127,9 @@ void store_unlink(const char *path);
 
 /* Ends the process: the file that is the store can't be written or read. */
 _Noreturn void store_die(const struct store_conn *c, const char *event);
-/* The last error of a read, as `e`. Ends the process when it means damage or a failed disk. */
-enum err_code store_read_failed(struct store_conn *c, struct err *e) MUST_CHECK;
+/* Puts the last error of a read into `e`. Ends the process when it means damage or a failed disk.
+ */
+void store_read_failed(struct store_conn *c, struct err *e);
 /* The last error of a file that is being judged: ERR_CORRUPT or ERR_IO, never the end. */
 enum err_code store_judge_failed(const struct store_conn *c, struct err *e) MUST_CHECK;
 
@@ -184,7 +187,7 @@ void store_put_tombstone(struct store_conn *c, const struct dir_tombstone *t, st
 void store_put_server(struct store_conn *c, const struct dir_server *v, struct buf *scratch);
 void store_put_operation(struct store_conn *c, const struct dir_operation *o, struct buf *scratch);
 void store_put_dedupe(struct store_conn *c, const struct dir_dedupe *d);
-void store_put_meta(struct store_conn *c, const struct dir_view_meta *meta);
+void store_put_meta(struct store_conn *c, const struct dir_view_meta *m, struct buf *scratch);
 
 /* The row that the statement stands on, or NULL with ERR_CORRUPT. Columns and object must agree. */
 struct dir_object *store_read_row(enum store_sql which, sqlite3_stmt *st, struct err *e);
@@ -199,6 +202,26 @@ void store_meta_of(const struct dir_view *v, struct dir_view_meta *ret_meta);
  * before. */
 enum err_code
 store_load(struct store_conn *c, struct directory *d, uint64_t index, struct err *e) MUST_CHECK;
+
+/* --- snapshots (store_snapshot.c) --- */
+
+enum { STORE_HEADER_SIZE = 80 };
+
+struct store_header {
+    uint64_t index, generation;
+    dir_rev revision;
+    struct hash128 hash;
+    struct slice image; /* borrows from the snapshot */
+};
+
+/* ERR_CORRUPT when magic, format or a checksum is wrong. */
+enum err_code
+store_header_parse(struct slice snapshot, struct store_header *h, struct err *e) MUST_CHECK;
+/* Does the image, opened, say the same? */
+enum err_code
+store_header_matches(const struct store_header *h, struct store_conn *c, struct err *e) MUST_CHECK;
+/* Writes the image as a file that needs no WAL; on an error there is none. */
+enum err_code store_write_image(struct slice image, const char *path, struct err *e) MUST_CHECK;
 
 /* --- writing (store_write.c) --- */
 
@@ -232,6 +255,8 @@ enum err_code store_writer_open(struct store_writer *w,
                                 enum store_mode mode,
                                 struct err *e) MUST_CHECK;
 void store_writer_close(struct store_writer *w);
+/* Sets the applied index: a snapshot's may be of an entry that changed nothing. */
+enum err_code store_writer_index(struct store_writer *w, uint64_t index, struct err *e) MUST_CHECK;
 /* Writes the list in one transaction. Not empty; still the caller's. */
 void store_writer_batch(struct store_writer *w, const struct dir_effects *effects);
 uint64_t store_writer_image_bytes(struct store_writer *w);
@@ -289,9 +314,37 @@ void store_readers_close(struct store *s);
 struct store_conn *store_readers_take(struct store *s, struct err *e);
 void store_readers_give(struct store *s, struct store_conn *c);
 
+/* Takes a connection and begins; NULL with `e`. Ends and gives it back. */
+struct store_conn *store_enter(struct store *s, struct err *e);
+void store_leave(struct store *s, struct store_conn *c);
 /* Starts or ends a read transaction. */
 enum err_code store_read_begin(struct store_conn *c, struct err *e) MUST_CHECK;
 void store_read_end(struct store_conn *c);
+
+/* What history reaches: states after `compacted`, up to `revision`. In a transaction. */
+enum err_code store_read_extent(struct store_conn *c,
+                                dir_rev *ret_compacted,
+                                dir_rev *ret_revision,
+                                struct err *e) MUST_CHECK;
+
+/* Steps: 1 a row, 0 the end, -1 an error in `e`. */
+int store_read_step(struct store_conn *c, sqlite3_stmt *st, struct err *e);
+/* The statement, or NULL with `e`. */
+sqlite3_stmt *store_read_stmt(struct store_conn *c, enum store_sql which, struct err *e);
+
+/* Steps to the next version: as store_read_step(). */
+int store_one_version(struct store_conn *c,
+                      sqlite3_stmt *st,
+                      struct store_columns *row,
+                      struct err *e);
+/* SQL_VERSION_AT: as of revision `at`; _ONE: that began at it; _ANY: the newest. As
+ * store_read_step(). */
+int store_version_by_id(struct store_conn *c,
+                        enum store_sql which,
+                        uint64_t id,
+                        dir_rev at,
+                        struct store_columns *row,
+                        struct err *e);
 
 /* A version copied out of a transaction. `keys` owns what v.start and v.end point to. */
 struct store_held {
@@ -301,7 +354,7 @@ struct store_held {
 
 /* Copies the columns; names and addresses as of revision `at`, and mod_revision as a route would
  * show it then. */
-enum err_code store_hold_version(struct store_conn *c,
+enum err_code store_copy_version(struct store_conn *c,
                                  const struct store_columns *row,
                                  dir_rev at,
                                  struct store_held *ret_held,

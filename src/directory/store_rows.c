@@ -165,6 +165,16 @@ bool store_read_columns(sqlite3_stmt *st, struct store_columns *c)
            read_replicas(store_column_bytes(st, 12), c);
 }
 
+static void copy_keys(uint8_t *out, struct slice start, struct slice end)
+{
+    if (start.len > 0) {
+        memcpy(out, start.data, start.len);
+    }
+    if (end.len > 0) {
+        memcpy(out + start.len, end.data, end.len);
+    }
+}
+
 /* The layout of types.h. */
 struct dir_object *store_partition_of(const struct store_columns *c)
 {
@@ -197,12 +207,7 @@ struct dir_object *store_partition_of(const struct store_columns *c)
     at += c->replica_count * sizeof(struct dir_replica);
     memcpy(at, c->parents, c->parent_count * sizeof(uint64_t));
     at += c->parent_count * sizeof(uint64_t);
-    if (c->start.len > 0) {
-        memcpy(at, c->start.data, c->start.len);
-    }
-    if (c->end.len > 0) {
-        memcpy(at + c->start.len, c->end.data, c->end.len);
-    }
+    copy_keys(at, c->start, c->end);
     return &p->object;
 }
 
@@ -344,25 +349,43 @@ void store_put_tombstone(struct store_conn *c, const struct dir_tombstone *t, st
     store_bind_u64(st, 3, t->cause);
     store_bind_u64(st, 4, t->retired);
     store_bind_u64(st, 5, t->last_epoch);
-    store_bind_text(st, 6, (const char *)scratch->data);
+    store_bind_bytes(st, 6, dir_tombstone_start(t));
+    if (t->end_open) {
+        store_bind_u64_or_null(st, 7, 0);
+    } else {
+        store_bind_bytes(st, 7, dir_tombstone_end(t));
+    }
+    store_bind_text(st, 8, (const char *)scratch->data);
     store_write_run(c, st);
 }
 
-static struct dir_object *read_tombstone(sqlite3_stmt *st)
+static uint32_t count_items(struct slice text)
 {
-    struct slice text = store_column_bytes(st, 5);
-    uint64_t cause = store_column_u64(st, 2);
     uint32_t count = text.len > 0 ? 1 : 0;
     for (size_t i = 0; i < text.len; i++) {
         count += text.data[i] == ',';
     }
-    if (!is_change(cause) || count > DIR_SPLIT_KEYS_MAX + 1) {
+    return count;
+}
+
+static struct dir_object *read_tombstone(sqlite3_stmt *st)
+{
+    struct slice start = store_column_bytes(st, 5), end = store_column_bytes(st, 6);
+    struct slice text = store_column_bytes(st, 7);
+    uint64_t cause = store_column_u64(st, 2);
+    uint32_t count = count_items(text);
+    if (!is_change(cause) || count > DIR_SPLIT_KEYS_MAX + 1 || start.len > DIR_ROUTING_KEY_MAX ||
+        end.len > DIR_ROUTING_KEY_MAX) {
         return NULL;
     }
-    struct dir_tombstone *t = mem_zalloc(sizeof *t + count * sizeof t->successors[0]);
+    size_t items = count * sizeof(uint64_t);
+    struct dir_tombstone *t = mem_zalloc(sizeof *t + items + start.len + end.len);
     t->object.refs = 1;
     t->object.kind = DIR_KIND_TOMBSTONE;
+    t->end_open = sqlite3_column_type(st, 6) == SQLITE_NULL;
     t->cause = (uint8_t)cause;
+    t->start_len = (uint16_t)start.len;
+    t->end_len = (uint16_t)end.len;
     t->successor_count = count;
     t->id = store_column_u64(st, 0);
     t->keyspace = store_column_u64(st, 1);
@@ -374,6 +397,7 @@ static struct dir_object *read_tombstone(sqlite3_stmt *st)
             return NULL;
         }
     }
+    copy_keys((uint8_t *)t + sizeof *t + items, start, end);
     return &t->object;
 }
 
@@ -458,10 +482,13 @@ struct dir_object *store_read_row(enum store_sql which, sqlite3_stmt *st, struct
 
 /* --- meta --- */
 
-void store_put_meta(struct store_conn *c, const struct dir_view_meta *m)
+void store_put_meta(struct store_conn *c, const struct dir_view_meta *m, struct buf *scratch)
 {
     char hash[HASH128_HEX_SIZE];
     hash128_hex(m->hash, hash);
+    buf_reset(scratch);
+    dir_meta_encode(m, scratch);
+    ASSERT(!scratch->overflow);
     sqlite3_stmt *st = store_write_stmt(c, SQL_META_PUT);
     store_bind_u64(st, 1, STORE_FORMAT);
     store_bind_text(st, 2, m->cluster);
@@ -476,6 +503,7 @@ void store_put_meta(struct store_conn *c, const struct dir_view_meta *m)
     store_bind_u64(st, 11, m->settings.history_retention_ms);
     store_bind_u64(st, 12, m->settings.history_max);
     store_bind_u64(st, 13, m->settings.dedupe_retention_ms);
+    store_bind_bytes(st, 14, slice_of(scratch->data, scratch->len));
     store_write_run(c, st);
 }
 
@@ -486,6 +514,7 @@ static bool read_hash(sqlite3_stmt *st, int at, struct hash128 *ret_hash)
     if (!parse_hex(store_column_bytes(st, at), bytes, sizeof bytes, &len) || len != sizeof bytes) {
         return false;
     }
+    *ret_hash = (struct hash128){0};
     for (unsigned i = 0; i < 8; i++) {
         ret_hash->hi = ret_hash->hi << 8 | bytes[i];
         ret_hash->lo = ret_hash->lo << 8 | bytes[8 + i];
@@ -493,35 +522,33 @@ static bool read_hash(sqlite3_stmt *st, int at, struct hash128 *ret_hash)
     return true;
 }
 
+static enum err_code
+meta_of_row(const struct store_conn *c, sqlite3_stmt *st, struct dir_view_meta *m, struct err *e)
+{
+    uint64_t format = store_column_u64(st, 1);
+    if (format != STORE_FORMAT) {
+        return err_set(e, ERR_CORRUPT, "%s: format %llu, this server knows %d", c->path,
+                       (unsigned long long)format, STORE_FORMAT);
+    }
+    if (dir_meta_decode(store_column_bytes(st, 0), m, e) != ERR_OK || !read_hash(st, 6, &m->hash) ||
+        m->generation != store_column_u64(st, 2) || m->revision != store_column_u64(st, 4) ||
+        m->compacted != store_column_u64(st, 5)) {
+        return err_set(e, ERR_CORRUPT, "%s: its meta row is damaged", c->path);
+    }
+    m->applied_index = store_column_u64(st, 3);
+    return ERR_OK;
+}
+
 enum err_code store_read_meta(struct store_conn *c, struct dir_view_meta *m, struct err *e)
 {
     sqlite3_stmt *st = store_conn_stmt(c, SQL_META_GET);
     int rc = st != NULL ? sqlite3_step(st) : SQLITE_ERROR;
-    if (st == NULL || (rc != SQLITE_ROW && rc != SQLITE_DONE)) {
+    if (rc != SQLITE_ROW && rc != SQLITE_DONE) {
         return store_judge_failed(c, e);
     }
-    enum err_code code = ERR_OK;
-    *m = (struct dir_view_meta){0};
-    if (rc == SQLITE_DONE) {
-        code = err_set(e, ERR_CORRUPT, "%s: it has no meta row", c->path);
-    } else if (store_column_u64(st, 0) != STORE_FORMAT) {
-        code = err_set(e, ERR_CORRUPT, "%s: format %llu, this server knows %d", c->path,
-                       (unsigned long long)store_column_u64(st, 0), STORE_FORMAT);
-    } else if (!store_column_text(st, 1, m->cluster, sizeof m->cluster) ||
-               !read_hash(st, 9, &m->hash)) {
-        code = err_set(e, ERR_CORRUPT, "%s: its meta row is damaged", c->path);
-    } else {
-        m->generation = store_column_u64(st, 2);
-        m->applied_index = store_column_u64(st, 3);
-        m->revision = store_column_u64(st, 4);
-        m->time_ms = store_column_u64(st, 5);
-        m->compacted = store_column_u64(st, 6);
-        m->next_id = store_column_u64(st, 7);
-        m->unplaced = store_column_u64(st, 8);
-        m->settings.history_retention_ms = store_column_u64(st, 10);
-        m->settings.history_max = store_column_u64(st, 11);
-        m->settings.dedupe_retention_ms = store_column_u64(st, 12);
-    }
+    enum err_code code = rc == SQLITE_ROW
+                             ? meta_of_row(c, st, m, e)
+                             : err_set(e, ERR_CORRUPT, "%s: it has no meta row", c->path);
     (void)sqlite3_reset(st); /* the step's outcome is known */
     return code;
 }
@@ -540,4 +567,5 @@ void store_meta_of(const struct dir_view *v, struct dir_view_meta *ret_meta)
         .settings = v->settings,
     };
     memcpy(ret_meta->cluster, v->cluster, sizeof ret_meta->cluster);
+    memcpy(ret_meta->marks, v->marks, sizeof ret_meta->marks);
 }

@@ -25,7 +25,8 @@ static const char tables[] =
     " generation INTEGER NOT NULL, applied_index INTEGER NOT NULL, revision INTEGER NOT NULL,"
     " time_ms INTEGER NOT NULL, compacted INTEGER NOT NULL, next_id INTEGER NOT NULL,"
     " unplaced INTEGER NOT NULL, hash TEXT NOT NULL, history_retention_ms INTEGER NOT NULL,"
-    " history_max INTEGER NOT NULL, dedupe_retention_ms INTEGER NOT NULL) STRICT;"
+    " history_max INTEGER NOT NULL, dedupe_retention_ms INTEGER NOT NULL,"
+    " scalars BLOB NOT NULL) STRICT;"
 
     "CREATE TABLE partition_versions ("
     " id INTEGER NOT NULL, from_revision INTEGER NOT NULL, to_revision INTEGER,"
@@ -68,7 +69,8 @@ static const char tables[] =
 
     "CREATE TABLE tombstones ("
     " id INTEGER PRIMARY KEY, keyspace INTEGER NOT NULL, cause INTEGER NOT NULL,"
-    " retired INTEGER NOT NULL, last_epoch INTEGER NOT NULL, successors TEXT NOT NULL) STRICT;"
+    " retired INTEGER NOT NULL, last_epoch INTEGER NOT NULL, start_key BLOB NOT NULL,"
+    " end_key BLOB, successors TEXT NOT NULL) STRICT;"
     "CREATE TABLE servers ("
     " id INTEGER PRIMARY KEY, role INTEGER NOT NULL, raft_address TEXT NOT NULL,"
     " api_url TEXT NOT NULL, removed INTEGER NOT NULL, object BLOB NOT NULL) STRICT;"
@@ -108,10 +110,9 @@ static const char *const texts[SQL_COUNT] = {
     [SQL_COMMIT] = "COMMIT",
     [SQL_PAGE_COUNT] = "PRAGMA page_count",
     [SQL_META_PUT] =
-        "INSERT OR REPLACE INTO meta VALUES (1,?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13)",
-    [SQL_META_GET] = "SELECT format,cluster,generation,applied_index,revision,time_ms,compacted,"
-                     "next_id,unplaced,hash,history_retention_ms,history_max,dedupe_retention_ms"
-                     " FROM meta",
+        "INSERT OR REPLACE INTO meta VALUES (1,?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14)",
+    [SQL_META_GET] =
+        "SELECT scalars,format,generation,applied_index,revision,compacted,hash FROM meta",
     [SQL_VERSION_PUT] = "INSERT OR REPLACE INTO partition_versions (" STORE_VERSION_COLUMNS
                         ") VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,"
                         "?18,?19,?20,?21,?22)",
@@ -129,7 +130,7 @@ static const char *const texts[SQL_COUNT] = {
                              " VALUES (?1,?2,NULL,?3,NULL,?4,?5,?6,?7)",
     [SQL_NODE_VERSION_CLOSE] = "UPDATE node_versions SET to_revision=?2,to_ms=?3"
                                " WHERE id=?1 AND to_revision IS NULL AND from_revision<?2",
-    [SQL_TOMBSTONE_PUT] = "INSERT OR REPLACE INTO tombstones VALUES (?1,?2,?3,?4,?5,?6)",
+    [SQL_TOMBSTONE_PUT] = "INSERT OR REPLACE INTO tombstones VALUES (?1,?2,?3,?4,?5,?6,?7,?8)",
     [SQL_TOMBSTONE_REMOVE] = "DELETE FROM tombstones WHERE id=?1",
     [SQL_SERVER_PUT] = "INSERT OR REPLACE INTO servers VALUES (?1,?2,?3,?4,?5,?6)",
     [SQL_SERVER_REMOVE] = "DELETE FROM servers WHERE id=?1",
@@ -154,7 +155,7 @@ static const char *const texts[SQL_COUNT] = {
     [SQL_LOAD_KEYSPACES] = "SELECT object,id,name FROM keyspace_versions WHERE to_revision IS NULL",
     [SQL_LOAD_NODES] = "SELECT object,id,name,address FROM nodes",
     [SQL_LOAD_TOMBSTONES] =
-        "SELECT id,keyspace,cause,retired,last_epoch,successors FROM tombstones",
+        "SELECT id,keyspace,cause,retired,last_epoch,start_key,end_key,successors FROM tombstones",
     [SQL_LOAD_SERVERS] = "SELECT object,id,raft_address FROM servers",
     [SQL_LOAD_OPERATIONS] = "SELECT object,id,partition FROM operations",
     [SQL_LOAD_DEDUPE] = "SELECT arrival,principal,key,at_ms,revision,digest,result FROM dedupe",
@@ -180,8 +181,8 @@ static const char *const texts[SQL_COUNT] = {
                           " WHERE id=?1 ORDER BY from_revision LIMIT 1",
     [SQL_EVENTS_BEGUN] = "SELECT " STORE_VERSION_COLUMNS
                          " FROM partition_versions INDEXED BY partition_begun WHERE keyspace=?1"
-                         " AND (from_revision,start_key)>=(?2,?3) AND from_revision<=?4"
-                         " ORDER BY from_revision,start_key LIMIT ?5",
+                         " AND (from_revision,start_key)>=(?4,?2) AND from_revision<=?5"
+                         " ORDER BY from_revision,start_key LIMIT ?3",
     [SQL_EVENTS_DELETED] =
         "SELECT " STORE_VERSION_COLUMNS " FROM partition_versions INDEXED BY partition_last"
         " WHERE keyspace=?1 AND start_key>=?2 AND"
@@ -191,6 +192,7 @@ static const char *const texts[SQL_COUNT] = {
                          " WHERE from_revision>?1 AND from_revision<=?2 AND from_revision>created"
                          " ORDER BY from_revision",
     [SQL_SCAN] = VERSION "WHERE (id,from_revision)>(?1,?2) ORDER BY id,from_revision LIMIT ?3",
+    [SQL_EXTENT] = "SELECT compacted,revision FROM meta",
     [SQL_AUDIT] = "SELECT idx,time_ms,revision,what,principal,remote,request_id,key,subject,outcome"
                   " FROM commands WHERE idx<?1 ORDER BY idx DESC,seq DESC",
 };
@@ -299,14 +301,14 @@ static bool is_damage(int extended)
            rc == SQLITE_CANTOPEN || rc == SQLITE_NOMEM;
 }
 
-enum err_code store_read_failed(struct store_conn *c, struct err *e)
+void store_read_failed(struct store_conn *c, struct err *e)
 {
     int rc = sqlite3_extended_errcode(c->db);
     if (is_damage(rc)) {
         store_die(c, "store.read.failed");
     }
     enum err_code code = (rc & 0xff) == SQLITE_BUSY ? ERR_OVERLOADED : ERR_INTERNAL;
-    return err_set(e, code, "the store: %s", sqlite3_errmsg(c->db));
+    (void)err_set(e, code, "the store: %s", sqlite3_errmsg(c->db));
 }
 
 enum err_code store_judge_failed(const struct store_conn *c, struct err *e)

@@ -345,7 +345,7 @@ void store_writer_batch(struct store_writer *w, const struct dir_effects *effect
         last = e;
     }
     write_pending(w);
-    store_put_meta(&w->conn, &last->meta);
+    store_put_meta(&w->conn, &last->meta, &w->scratch);
     run(w, SQL_COMMIT);
     w->compacted = last->meta.compacted;
 }
@@ -485,7 +485,7 @@ static void put_empty_meta(struct store_writer *w)
     store_meta_of(directory_state(d), &meta);
     directory_free(d);
     run(w, SQL_BEGIN_WRITE);
-    store_put_meta(&w->conn, &meta);
+    store_put_meta(&w->conn, &meta, &w->scratch);
     run(w, SQL_COMMIT);
 }
 
@@ -511,6 +511,19 @@ store_writer_open(struct store_writer *w, const char *path, enum store_mode mode
     w->compacted = meta.compacted;
     read_counters(w);
     return ERR_OK;
+}
+
+enum err_code store_writer_index(struct store_writer *w, uint64_t index, struct err *e)
+{
+    struct dir_view_meta meta;
+    enum err_code code = store_read_meta(&w->conn, &meta, e);
+    if (code == ERR_OK && meta.applied_index != index) {
+        meta.applied_index = index;
+        run(w, SQL_BEGIN_WRITE);
+        store_put_meta(&w->conn, &meta, &w->scratch);
+        run(w, SQL_COMMIT);
+    }
+    return code;
 }
 
 void store_writer_close(struct store_writer *w)
