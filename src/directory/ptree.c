@@ -30,8 +30,9 @@ static struct slice separator(struct slice below, struct slice key)
     return slice_of(key.data, node_common(below, key) + 1);
 }
 
-/* Where to cut entries in two: near the middle, between the two keys that have least in common, which keeps separators
- * short and what is on either side alike (Bayer & Unterauer 1977, "Prefix B-trees"). */
+/* Where to cut entries in two: near the middle, between the two keys that have least in common,
+ * which keeps separators short and what is on either side alike (Bayer & Unterauer 1977, "Prefix
+ * B-trees"). */
 static unsigned place_to_cut(const struct node_entry *entries, unsigned count)
 {
     unsigned best = count / 2, from = count * 3 / 8;
@@ -72,7 +73,8 @@ static void split_child(struct ptree_node **slot, unsigned at, bool right_edge)
     struct ptree_node *child = node_child(*slot, at);
     struct node_entry entries[NODE_FANOUT], two[2];
     unsigned count = node_gather(child, entries);
-    build_two(child->level, entries, count, right_edge ? count - 2 : place_to_cut(entries, count), two);
+    build_two(child->level, entries, count, right_edge ? count - 2 : place_to_cut(entries, count),
+              two);
     node_pointers(*slot)[at] = two[0].pointer;
     node_insert(slot, at + 1, two[1].key, two[1].pointer);
     node_free_shell(child);
