@@ -12,6 +12,7 @@
 
 #include "base/assert.h"
 #include "base/mem.h"
+#include "raft/guard_config.h"
 
 #include <string.h>
 
@@ -22,14 +23,17 @@ _Static_assert(offsetof(struct raft, io) == 16, "struct raft");
 _Static_assert(offsetof(struct raft, current_term) == 48, "struct raft");
 _Static_assert(offsetof(struct raft, log) == 64, "struct raft");
 _Static_assert(offsetof(struct raft, configuration) == 136, "struct raft");
+_Static_assert(offsetof(struct raft, configuration_index) == 152, "struct raft");
+_Static_assert(offsetof(struct raft, configuration_uncommitted_index) == 160, "struct raft");
 _Static_assert(offsetof(struct raft, commit_index) == 184, "struct raft");
 _Static_assert(offsetof(struct raft, last_stored) == 200, "struct raft");
 _Static_assert(offsetof(struct raft, state) == 208, "struct raft");
 _Static_assert(offsetof(struct raft, leader_state.progress) == 216, "struct raft");
 _Static_assert(offsetof(struct raft, election_timer_start) == 280, "struct raft");
+_Static_assert(offsetof(struct raft, snapshot.pending) == 304, "struct raft");
 _Static_assert(offsetof(struct raft, snapshot.put) == 360, "struct raft");
 
-enum { PROGRESS_PIPELINE = 1 };
+enum { PROGRESS_PROBE = 0, PROGRESS_PIPELINE = 1, PROGRESS_SNAPSHOT = 2 };
 
 /* A server whose last AppendEntries was cut short: libraft believes that all went out. */
 struct capped {
@@ -69,6 +73,7 @@ struct guard {
     raft_io_snapshot_put_cb put_cb;
     bool put_install;
     struct held_put held;
+    struct guard_configs configs;
 };
 
 struct guarded_append {
@@ -166,6 +171,51 @@ static void settle_capped(struct guard *g)
     g->capped_count = 0;
 }
 
+/* L20: libraft lets a late rejection take next_index below what the server is known to have, and
+ * waits for a snapshot that the server already has to be installed; it may then never leave that
+ * state. */
+static void settle_progress(const struct guard *g)
+{
+    const struct raft *r = g->raft;
+    if (r->state != RAFT_LEADER || !on(g, GUARD_PROGRESS)) {
+        return;
+    }
+    for (unsigned i = 0; i < r->configuration.n; i++) {
+        struct raft_progress *p = &r->leader_state.progress[i];
+        if (p->state == PROGRESS_SNAPSHOT && p->match_index >= p->snapshot_index) {
+            p->state = PROGRESS_PROBE;
+            p->snapshot_index = 0;
+        }
+        if (p->state == PROGRESS_PROBE && p->next_index <= p->match_index) {
+            p->next_index = p->match_index + 1;
+        }
+    }
+}
+
+/* L10: the configuration in force is the latest in the log, whatever libraft has made of it. Only a
+ * follower's needs correcting, and only a follower's can be: a candidate's votes and a leader's
+ * progress have its size. */
+static void settle_configuration(struct guard *g)
+{
+    struct raft *r = g->raft;
+    guard_configs_prune(&g->configs, r->commit_index);
+    if (r->state != RAFT_FOLLOWER || !on(g, GUARD_CONFIG) || installing(r)) {
+        return;
+    }
+    const struct guard_config *want = guard_configs_at(&g->configs, log_last(&r->log));
+    const struct guard_config *committed = guard_configs_at(&g->configs, r->commit_index);
+    if (want == NULL) {
+        return; /* a new server that has not received anything */
+    }
+    if (!guard_configuration_equal(&want->configuration, &r->configuration)) {
+        raft_configuration_close(&r->configuration);
+        guard_configuration_copy(&want->configuration, &r->configuration);
+        g->stats.configurations_corrected++;
+    }
+    r->configuration_uncommitted_index = want->index > r->commit_index ? want->index : 0;
+    r->configuration_index = committed != NULL ? committed->index : 0;
+}
+
 static void barrier_done(struct raft_barrier *req, int status)
 {
     (void)status; /* lost leadership or not, there is nobody to tell */
@@ -176,6 +226,8 @@ static void settle(struct guard *g)
 {
     struct raft *r = g->raft;
     settle_capped(g);
+    settle_progress(g);
+    settle_configuration(g);
     int state = r->state;
     if (state == g->state) {
         return;
@@ -223,20 +275,6 @@ static void know_match(struct guard *g, raft_term term, raft_index index)
     }
 }
 
-static bool truncates(const struct raft *r, const struct raft_append_entries *a)
-{
-    for (unsigned j = 0; j < a->n_entries; j++) {
-        raft_term term = log_term(&r->log, a->prev_log_index + 1 + j);
-        if (term == 0) {
-            return false;
-        }
-        if (term != a->entries[j].term) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Leaves an empty AppendEntries, which keeps the leader known and the follower quiet. */
 static void take_entries_off(struct raft_append_entries *a)
 {
@@ -251,17 +289,61 @@ static void take_entries_off(struct raft_append_entries *a)
     }
 }
 
+/* L19: entries that a snapshot of ours covers may be gone from the log. libraft rejects what
+ * follows a gone entry, and with prev_log_index 0 appends the gone entries again, at the log's end.
+ * They are committed, so they equal ours: the message is made to begin where the snapshot ends. */
+static void trim(struct guard *g, struct raft_append_entries *a)
+{
+    const struct raft_log *l = &g->raft->log;
+    raft_index covered = l->snapshot.last_index;
+    if (l->offset == 0 || a->prev_log_index > l->offset || a->prev_log_index >= covered) {
+        return;
+    }
+    raft_index gone = covered - a->prev_log_index;
+    if (a->n_entries <= gone) {
+        take_entries_off(a);
+    } else {
+        a->n_entries -= (unsigned)gone;
+        memmove(a->entries, a->entries + gone, a->n_entries * sizeof *a->entries);
+    }
+    a->prev_log_index = covered;
+    a->prev_log_term = l->snapshot.last_term;
+    g->stats.batches_trimmed++;
+}
+
+static bool truncates(const struct raft *r, const struct raft_append_entries *a)
+{
+    for (unsigned j = 0; j < a->n_entries; j++) {
+        raft_term term = log_term(&r->log, a->prev_log_index + 1 + j);
+        if (term == 0) {
+            return false;
+        }
+        if (term != a->entries[j].term) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void before_append_entries(struct guard *g, struct raft_append_entries *a)
 {
     struct raft *r = g->raft;
     if (a->term < r->current_term) {
         return; /* libraft rejects it */
     }
+    if (on(g, GUARD_TRIM) && !installing(r)) {
+        trim(g, a);
+    }
     bool match = prev_matches(r, a);
     if (on(g, GUARD_TRUNCATE) && match && (g->writes > 0 || r->snapshot.put.data != NULL) &&
         truncates(r, a)) {
         take_entries_off(a);
         g->stats.entries_deferred++;
+    }
+    if (on(g, GUARD_CONFIG) && match && truncates(r, a)) {
+        /* Keeps libraft from rolling back, which looks for an entry that may be gone;
+         * settle_configuration does it. */
+        r->configuration_uncommitted_index = 0;
     }
     /* While a snapshot is being installed libraft drops what carries entries. */
     bool kept = match && !(installing(r) && a->n_entries > 0);
@@ -375,6 +457,35 @@ static void guard_recv(struct raft_io *inner, struct raft_message *m)
 }
 
 /* --- requests out --- */
+
+static int guard_load(struct raft_io *io,
+                      raft_term *term,
+                      raft_id *voted_for,
+                      struct raft_snapshot **snapshot,
+                      raft_index *start_index,
+                      struct raft_entry *entries[],
+                      size_t *n_entries)
+{
+    struct guard *g = guard_of_outer(io);
+    int rv = g->inner->load(g->inner, term, voted_for, snapshot, start_index, entries, n_entries);
+    if (rv != 0) {
+        memcpy(io->errmsg, g->inner->errmsg, sizeof io->errmsg);
+        return rv;
+    }
+    raft_index known = 0;
+    if (*snapshot != NULL) {
+        known = (*snapshot)->configuration_index;
+        guard_configs_reset(&g->configs, known, &(*snapshot)->configuration);
+    }
+    for (size_t i = 0; i < *n_entries; i++) {
+        const struct raft_entry *e = &(*entries)[i];
+        if (e->type == RAFT_CHANGE && *start_index + i > known &&
+            !guard_configs_add_entry(&g->configs, *start_index + i, &e->buf)) {
+            return RAFT_MALFORMED;
+        }
+    }
+    return 0;
+}
 
 static int
 guard_start(struct raft_io *io, unsigned msecs, raft_io_tick_cb tick, raft_io_recv_cb recv)
@@ -511,6 +622,17 @@ static void check_batch(struct guard *g, const struct raft_entry entries[], unsi
     }
 }
 
+static void note_configurations(struct guard *g, const struct raft_entry entries[], unsigned n)
+{
+    raft_index first = log_last(&g->raft->log) - n + 1;
+    for (unsigned i = 0; i < n; i++) {
+        if (entries[i].type == RAFT_CHANGE &&
+            !guard_configs_add_entry(&g->configs, first + i, &entries[i].buf)) {
+            fatal(g, "a configuration in the log is malformed", RAFT_MALFORMED);
+        }
+    }
+}
+
 static int guard_append(struct raft_io *io,
                         struct raft_io_append *req,
                         const struct raft_entry entries[],
@@ -519,6 +641,7 @@ static int guard_append(struct raft_io *io,
 {
     struct guard *g = guard_of_outer(io);
     check_batch(g, entries, n);
+    note_configurations(g, entries, n);
     struct guarded_append *a = mem_zalloc(sizeof *a);
     a->orig = req;
     a->cb = cb;
@@ -548,6 +671,7 @@ static int guard_truncate(struct raft_io *io, raft_index index)
     }
     /* The append that always follows a truncation waits for it in the backend. */
     g->truncate_until = g->writes_asked + 1;
+    guard_configs_truncate(&g->configs, index);
     int rv = g->inner->truncate(g->inner, index);
     if (rv != 0) {
         memcpy(io->errmsg, g->inner->errmsg, sizeof io->errmsg);
@@ -570,6 +694,9 @@ static void put_done(struct raft_io_snapshot_put *req, int status)
     struct raft_io_snapshot_put *orig = g->put_orig;
     g->put_orig = NULL;
     g->put_cb(orig, status);
+    if (g->put_install && status == 0) {
+        guard_configs_reset(&g->configs, g->raft->configuration_index, &g->raft->configuration);
+    }
     settle(g);
 }
 
@@ -578,6 +705,22 @@ static void put_now(struct guard *g, const struct held_put *p)
     int rv = g->inner->snapshot_put(g->inner, p->trailing, &g->put, p->snapshot, put_done);
     if (rv != 0) {
         put_done(&g->put, rv);
+    }
+}
+
+/* L10: libraft puts the configuration in force into a snapshot of its own, committed or not. */
+static void correct_snapshot(struct guard *g)
+{
+    struct raft_snapshot *s = &g->raft->snapshot.pending;
+    const struct guard_config *want = guard_configs_at(&g->configs, s->index);
+    if (!on(g, GUARD_CONFIG) || want == NULL) {
+        return;
+    }
+    s->configuration_index = want->index;
+    if (!guard_configuration_equal(&s->configuration, &want->configuration)) {
+        raft_configuration_close(&s->configuration);
+        guard_configuration_copy(&want->configuration, &s->configuration);
+        g->stats.configurations_corrected++;
     }
 }
 
@@ -594,6 +737,9 @@ static int guard_snapshot_put(struct raft_io *io,
     g->put_orig = req;
     g->put_cb = cb;
     g->put_install = g->raft->snapshot.pending.term == 0;
+    if (!g->put_install) {
+        correct_snapshot(g);
+    }
     if (on(g, GUARD_TRUNCATE) && g->truncate_until != 0) {
         g->held = p;
         g->stats.snapshots_held++;
@@ -646,6 +792,7 @@ struct guard *guard_install(struct raft *r, struct raft_io *io, const struct gua
     g->options = *options;
     g->state = RAFT_UNAVAILABLE;
     g->outer = *io;
+    g->outer.load = guard_load;
     g->outer.start = guard_start;
     g->outer.close = guard_close;
     g->outer.send = guard_send;
@@ -660,6 +807,7 @@ struct guard *guard_install(struct raft *r, struct raft_io *io, const struct gua
 void guard_free(struct guard *g)
 {
     if (g != NULL) {
+        guard_configs_close(&g->configs);
         mem_free(g->capped);
         mem_free(g);
     }

@@ -58,7 +58,20 @@ enum guard_measure {
      * two barriers that overlap. A truncation that comes all the same during a snapshot is fatal.
      */
     GUARD_TRUNCATE = 1u << 7,
-    GUARD_ALL = (1u << 8) - 1
+    /* L10 (canonical #354, #250, #323): the configuration in force is the latest in the log, and a
+     * snapshot's is the latest that it covers. libraft rolls an uncommitted change back through a
+     * NULL pointer once the old configuration is gone from the log, or back too far, and not at all
+     * after a restart; and it puts an uncommitted one into snapshots. Dissertation, 4.1. */
+    GUARD_CONFIG = 1u << 8,
+    /* L19 (found by raft_fuzz; docs/adr/0019-*): AppendEntries that reach below a follower's own
+     * snapshot, where its log is gone, are cut to begin where the snapshot ends. libraft appends
+     * them again at the log's end, or rejects. */
+    GUARD_TRIM = 1u << 9,
+    /* L20 (found by raft_fuzz; docs/adr/0019-*): a leader's next_index for a server stays above
+     * match_index, and the server counts as out of "snapshot" state once it has all that the
+     * snapshot has. Otherwise libraft can send that snapshot for ever. */
+    GUARD_PROGRESS = 1u << 10,
+    GUARD_ALL = (1u << 11) - 1
 };
 
 enum {
@@ -81,15 +94,17 @@ struct guard_options {
 };
 
 struct guard_stats {
-    uint64_t acks_clamped;     /* L1, L7 */
-    uint64_t commits_held;     /* L2: acks that must not commit by themselves */
-    uint64_t barriers;         /* L2: appended on election */
-    uint64_t appends_failed;   /* L4 */
-    uint64_t batches_capped;   /* L5 */
-    uint64_t ticks_held;       /* L8: elections held back, in ticks */
-    uint64_t timeouts_dropped; /* L8: TimeoutNow */
-    uint64_t entries_deferred; /* L9: messages whose entries were taken off */
-    uint64_t snapshots_held;   /* L9: snapshot writes that waited for a truncation */
+    uint64_t acks_clamped;             /* L1, L7 */
+    uint64_t commits_held;             /* L2: acks that must not commit by themselves */
+    uint64_t barriers;                 /* L2: appended on election */
+    uint64_t appends_failed;           /* L4 */
+    uint64_t batches_capped;           /* L5 */
+    uint64_t ticks_held;               /* L8: elections held back, in ticks */
+    uint64_t timeouts_dropped;         /* L8: TimeoutNow */
+    uint64_t entries_deferred;         /* L9: messages whose entries were taken off */
+    uint64_t configurations_corrected; /* L10 */
+    uint64_t batches_trimmed;          /* L19 */
+    uint64_t snapshots_held;           /* L9: snapshot writes that waited for a truncation */
 };
 
 /* Every measure, the default caps, no callbacks. */
