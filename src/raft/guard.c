@@ -248,6 +248,70 @@ static void settle(struct guard *g)
     }
 }
 
+static struct raft_server *self(const struct raft *r)
+{
+    for (unsigned i = 0; i < r->configuration.n; i++) {
+        if (r->configuration.servers[i].id == r->id) {
+            return &r->configuration.servers[i];
+        }
+    }
+    return NULL;
+}
+
+/* L21: libraft's follower forgets its leader only by becoming a candidate, so one without a vote
+ * never does, and then refuses to vote for anybody. */
+static void forget_leader(struct guard *g)
+{
+    struct raft *r = g->raft;
+    const struct raft_server *me = self(r);
+    raft_time silence = g->inner->time(g->inner) - r->election_timer_start;
+    if (!on(g, GUARD_VOTES) || r->state != RAFT_FOLLOWER ||
+        r->follower_state.current_leader.id == 0 || (me != NULL && me->role == RAFT_VOTER) ||
+        silence < r->follower_state.randomized_election_timeout) {
+        return;
+    }
+    raft_free(r->follower_state.current_leader.address);
+    r->follower_state.current_leader.address = NULL;
+    r->follower_state.current_leader.id = 0;
+    g->stats.leaders_forgotten++;
+}
+
+static bool sole_voter(const struct raft_configuration *c, raft_id id)
+{
+    unsigned others = 0;
+    bool me = false;
+    for (unsigned i = 0; i < c->n; i++) {
+        bool voter = c->servers[i].role == RAFT_VOTER;
+        me = me || (voter && c->servers[i].id == id);
+        others += voter && c->servers[i].id != id ? 1 : 0;
+    }
+    return me && others == 0;
+}
+
+/* L23: the only voter elects itself without a new term, so that after a crash it may put other
+ * entries, of the same term, in the places of those that it lost and that an observer has. */
+static int begin_term(struct guard *g, raft_term term)
+{
+    int rv = g->inner->set_term(g->inner, term);
+    return rv != 0 ? rv : g->inner->set_vote(g->inner, g->raft->id);
+}
+
+static void before_self_election(struct guard *g)
+{
+    struct raft *r = g->raft;
+    if (!on(g, GUARD_TERM) || r->state != RAFT_FOLLOWER || !sole_voter(&r->configuration, r->id) ||
+        g->inner->time(g->inner) - r->election_timer_start <
+            r->follower_state.randomized_election_timeout) {
+        return;
+    }
+    int rv = begin_term(g, r->current_term + 1);
+    if (rv != 0) {
+        fatal(g, "a new term could not be stored", rv);
+    }
+    r->current_term++;
+    r->voted_for = r->id;
+}
+
 static void guard_tick(struct raft_io *inner)
 {
     struct guard *g = guard_of_inner(inner);
@@ -258,6 +322,8 @@ static void guard_tick(struct raft_io *inner)
         r->election_timer_start = inner->time(inner);
         g->stats.ticks_held++;
     }
+    forget_leader(g);
+    before_self_election(g);
     g->tick(&g->outer);
     settle(g);
 }
@@ -413,6 +479,22 @@ static void recv_result_as_leader(struct guard *g, struct raft_message *m)
     }
 }
 
+/* L21: whether a vote counts is for the candidate's configuration to say, which may be newer than
+ * ours (dissertation, 4.1). libraft's server does not vote when its own calls it no voter. */
+static void recv_request_vote(struct guard *g, struct raft_message *m)
+{
+    struct raft_server *me = self(g->raft);
+    int role = me != NULL ? me->role : RAFT_VOTER;
+    if (me != NULL && on(g, GUARD_VOTES)) {
+        me->role = RAFT_VOTER;
+    }
+    g->recv(&g->outer, m);
+    me = self(g->raft);
+    if (me != NULL) {
+        me->role = role;
+    }
+}
+
 /* Whether libraft is to see the message. */
 static bool before_recv(struct guard *g, struct raft_message *m)
 {
@@ -424,7 +506,8 @@ static bool before_recv(struct guard *g, struct raft_message *m)
         before_install_snapshot(g, &m->install_snapshot);
         return true;
     case RAFT_IO_TIMEOUT_NOW:
-        if (on(g, GUARD_NO_CANDIDACY) && (g->writes > 0 || installing(g->raft))) {
+        if (on(g, GUARD_NO_CANDIDACY) && (g->writes > 0 || installing(g->raft) ||
+                                          sole_voter(&g->raft->configuration, g->raft->id))) {
             g->stats.timeouts_dropped++;
             return false;
         }
@@ -450,6 +533,8 @@ static void guard_recv(struct raft_io *inner, struct raft_message *m)
         r->state == RAFT_LEADER && m->append_entries_result.term == r->current_term &&
         m->append_entries_result.rejected == 0) {
         recv_result_as_leader(g, m);
+    } else if (m->type == RAFT_IO_REQUEST_VOTE) {
+        recv_request_vote(g, m);
     } else {
         g->recv(&g->outer, m);
     }
@@ -457,6 +542,49 @@ static void guard_recv(struct raft_io *inner, struct raft_message *m)
 }
 
 /* --- requests out --- */
+
+/* L24: libraft frees the batch that loaded entries share once none of them is in the log, even
+ * while one is being sent. With their own bytes they are counted one by one. */
+static int unshare(struct raft_entry *entries, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct raft_entry *e = &entries[i];
+        void *copy = raft_malloc(e->buf.len + 1); /* never of size 0 */
+        if (copy == NULL) {
+            return RAFT_NOMEM;
+        }
+        memcpy(copy, e->buf.base, e->buf.len);
+        bool last = i + 1 == n || entries[i + 1].batch != e->batch;
+        if (e->batch == NULL) {
+            raft_free(e->buf.base);
+        } else if (last) {
+            raft_free(e->batch);
+        }
+        e->buf.base = copy;
+        e->batch = NULL;
+    }
+    return 0;
+}
+
+static int note_loaded(struct guard *g,
+                       const struct raft_snapshot *snapshot,
+                       raft_index start,
+                       const struct raft_entry *entries,
+                       size_t n)
+{
+    raft_index known = 0;
+    if (snapshot != NULL) {
+        known = snapshot->configuration_index;
+        guard_configs_reset(&g->configs, known, &snapshot->configuration);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (entries[i].type == RAFT_CHANGE && start + i > known &&
+            !guard_configs_add_entry(&g->configs, start + i, &entries[i].buf)) {
+            return RAFT_MALFORMED;
+        }
+    }
+    return 0;
+}
 
 static int guard_load(struct raft_io *io,
                       raft_term *term,
@@ -472,19 +600,18 @@ static int guard_load(struct raft_io *io,
         memcpy(io->errmsg, g->inner->errmsg, sizeof io->errmsg);
         return rv;
     }
-    raft_index known = 0;
-    if (*snapshot != NULL) {
-        known = (*snapshot)->configuration_index;
-        guard_configs_reset(&g->configs, known, &(*snapshot)->configuration);
+    rv = note_loaded(g, *snapshot, *start_index, *entries, *n_entries);
+    if (rv == 0 && on(g, GUARD_SHARED)) {
+        rv = unshare(*entries, *n_entries);
     }
-    for (size_t i = 0; i < *n_entries; i++) {
-        const struct raft_entry *e = &(*entries)[i];
-        if (e->type == RAFT_CHANGE && *start_index + i > known &&
-            !guard_configs_add_entry(&g->configs, *start_index + i, &e->buf)) {
-            return RAFT_MALFORMED;
-        }
+    const struct guard_config *last = guard_configs_at(&g->configs, *start_index + *n_entries);
+    if (rv == 0 && on(g, GUARD_TERM) && last != NULL &&
+        sole_voter(&last->configuration, g->raft->id)) {
+        rv = begin_term(g, *term + 1);
+        *term += 1;
+        *voted_for = g->raft->id;
     }
-    return 0;
+    return rv;
 }
 
 static int
@@ -550,6 +677,16 @@ static void clamp_ack(struct guard *g, struct raft_append_entries_result *result
     }
 }
 
+/* L22: libraft repeats the candidate's own term when it refuses a pre-vote, even to one that is
+ * behind, which then asks with its old term for ever. */
+static void tell_term(const struct guard *g, struct raft_request_vote_result *result)
+{
+    if (result->pre_vote == raft_tribool_true && !result->vote_granted &&
+        result->term < g->raft->current_term) {
+        result->term = g->raft->current_term;
+    }
+}
+
 static int guard_send(struct raft_io *io,
                       struct raft_io_send *req,
                       const struct raft_message *message,
@@ -566,6 +703,8 @@ static int guard_send(struct raft_io *io,
         }
     } else if (m.type == RAFT_IO_APPEND_ENTRIES && on(g, GUARD_BATCH_CAP)) {
         cap_batch(g, &m);
+    } else if (m.type == RAFT_IO_REQUEST_VOTE_RESULT && on(g, GUARD_VOTES)) {
+        tell_term(g, &m.request_vote_result);
     }
     int rv = g->inner->send(g->inner, req, &m, cb);
     if (rv != 0) {

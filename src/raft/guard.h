@@ -71,7 +71,20 @@ enum guard_measure {
      * match_index, and the server counts as out of "snapshot" state once it has all that the
      * snapshot has. Otherwise libraft can send that snapshot for ever. */
     GUARD_PROGRESS = 1u << 10,
-    GUARD_ALL = (1u << 11) - 1
+    /* L21, L22 (found by raft_fuzz; docs/adr/0019-*): a server without a vote forgets a silent
+     * leader, and votes when asked, 4.1; a refused pre-vote tells the higher term, 9.6. Otherwise a
+     * cluster whose membership was being changed may elect nobody. */
+    GUARD_VOTES = 1u << 11,
+    /* L23 (found by raft_fuzz; docs/adr/0019-*): the only voter begins a new term when it elects
+     * itself, at its start too. libraft's leads in the old term, and after a crash may give an
+     * observer two different entries of one term and index. Dissertation, 3.4 and 3.6.1 (log
+     * matching). */
+    GUARD_TERM = 1u << 12,
+    /* L24 (found by raft_fuzz; docs/adr/0019-*): each entry loaded at the start has its own memory.
+     * libraft frees what they share while some is being sent, once a snapshot has taken them out of
+     * the log. */
+    GUARD_SHARED = 1u << 13,
+    GUARD_ALL = (1u << 14) - 1
 };
 
 enum {
@@ -103,6 +116,7 @@ struct guard_stats {
     uint64_t timeouts_dropped;         /* L8: TimeoutNow */
     uint64_t entries_deferred;         /* L9: messages whose entries were taken off */
     uint64_t configurations_corrected; /* L10 */
+    uint64_t leaders_forgotten;        /* L21 */
     uint64_t batches_trimmed;          /* L19 */
     uint64_t snapshots_held;           /* L9: snapshot writes that waited for a truncation */
 };

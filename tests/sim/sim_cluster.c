@@ -118,7 +118,9 @@ static void check_committed(struct cluster_server *s)
         if (e == NULL) {
             continue; /* in a snapshot */
         }
-        uint64_t hash = hash_xxh3_64(e->buf.base, e->buf.len) + e->type;
+        /* A barrier's bytes are whatever was in memory. */
+        uint64_t hash = e->type == RAFT_BARRIER ? 0 : hash_xxh3_64(e->buf.base, e->buf.len);
+        hash += e->type;
         struct cluster_entry *known = entry_at(c, i);
         if (known->term == 0) {
             known->term = e->term;
@@ -178,8 +180,9 @@ static void check(struct cluster_server *s)
     check_leader(s);
     check_committed(s);
     check_disk(s);
-    if (sim_breach(s->cluster->sim) != NULL) {
-        violate(s->cluster, "%s", sim_breach(s->cluster->sim));
+    const struct cluster *c = s->cluster;
+    if (c->options.measures != 0 && sim_breach(c->sim) != NULL) {
+        violate(s->cluster, "%s", sim_breach(c->sim));
     }
 }
 

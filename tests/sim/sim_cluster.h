@@ -6,9 +6,9 @@
  *  - at most one leader in a term;
  *  - within a life, the commit index never goes back, and what is applied is committed;
  *  - when a disk is quiet, it holds the log that libraft believes to be there;
- *  - no server becomes "unavailable", and the backend is never asked for what raft_uv cannot do.
- * At the end (cluster_settle): everything converges, and every acknowledged command is where it was
- * acknowledged. */
+ *  - no server becomes "unavailable", and the backend is never asked for what raft_uv cannot do
+ * (not looked at without a guard, to see what comes of it). At the end (cluster_settle): everything
+ * converges, and every acknowledged command is where it was acknowledged. */
 #ifndef TESTS_SIM_CLUSTER_H
 #define TESTS_SIM_CLUSTER_H
 

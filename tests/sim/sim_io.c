@@ -389,7 +389,10 @@ static int io_send(struct raft_io *io,
 {
     struct sim_node *n = io->impl;
     struct sim *s = n->sim;
-    ASSERT(m->server_id >= 1 && m->server_id <= SIM_NODES_MAX);
+    if (m->server_id < 1 || m->server_id > SIM_NODES_MAX) {
+        s->breach = "a message to nobody";
+        return RAFT_NOCONNECTION;
+    }
     struct sim_node *to = &s->nodes[m->server_id - 1];
     bool lost = to->io == NULL || s->down[n->number][to->number];
     req->cb = cb;

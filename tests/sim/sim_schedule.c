@@ -160,15 +160,16 @@ static void change_members(struct run *r)
 static void act(struct run *r)
 {
     unsigned a = below(r, 100);
+    if (below(r, 12) == 0) {
+        part(r);
+    }
     if (a < 14) {
         net_fault(r);
     } else if (a < 20) {
         disk_fault(r);
-    } else if (a < 25) {
-        heal(r);
-    } else if (a < 31 && has(r, CLASS_CRASH)) {
+    } else if (a < 26 && has(r, CLASS_CRASH)) {
         crash_fault(r);
-    } else if (a < 45 && has(r, CLASS_MEMBER)) {
+    } else if (a < 40 && has(r, CLASS_MEMBER)) {
         change_members(r);
     } else if (a < 80) {
         propose_some(r);
