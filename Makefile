@@ -88,10 +88,22 @@ TAP_OBJ   := $(B)/tests/harness/tap.o
 TEST_SRC  := $(wildcard tests/unit/*_test.c tests/property/*_test.c tests/sim/*_test.c)
 TEST_BINS := $(patsubst %.c,$(B)/%,$(TEST_SRC))
 # Helpers that several tests share: any tests/<kind>/*.c that is not a test.
-TEST_LIB_SRC := $(filter-out %_test.c tests/harness/tap.c,$(wildcard tests/unit/*.c tests/property/*.c tests/sim/*.c tests/harness/*.c))
+TEST_LIB_SRC := $(filter-out %_test.c tests/harness/tap.c tests/harness/counter_server.c,$(wildcard tests/unit/*.c tests/property/*.c tests/sim/*.c tests/harness/*.c))
 TEST_LIB_OBJ := $(call obj,$(TEST_LIB_SRC))
 
 $(TEST_BINS): $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastred.a
+	@echo "  LD   $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $< $(TEST_LIB_OBJ) $(TAP_OBJ) $(B)/libcadastred.a $(SERVER_LIBS) -lpthread
+
+# Tests with real servers as processes of their own, and the server that shows src/raft alone.
+INTEGRATION_BINS := $(patsubst %.c,$(B)/%,$(wildcard tests/integration/*_test.c))
+COUNTER_SERVER   := $(B)/tests/harness/counter_server
+
+$(COUNTER_SERVER): $(B)/tests/harness/counter_server.o $(B)/libcadastred.a
+	@echo "  LD   $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $^ $(SERVER_LIBS) -lpthread
+
+$(INTEGRATION_BINS): $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastred.a $(COUNTER_SERVER)
 	@echo "  LD   $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $< $(TEST_LIB_OBJ) $(TAP_OBJ) $(B)/libcadastred.a $(SERVER_LIBS) -lpthread
 
@@ -103,6 +115,10 @@ $(TEST_BINS): $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastred.a
 tests-build: $(TEST_BINS)
 unit: $(TEST_BINS) ## The C test programs
 	prove $(patsubst %,./%,$(TEST_BINS))
+
+.PHONY: integration
+integration: $(INTEGRATION_BINS) ## Clusters of real processes on loopback
+	prove $(patsubst %,./%,$(INTEGRATION_BINS))
 
 .PHONY: clean
 clean: ## Removes build/

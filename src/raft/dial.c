@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names are resolved anew at each dial, on the pool, and every address that comes back is tried in turn; the link's
- * deadline covers it all. Literal addresses skip the pool: a busy disk must not keep servers apart. */
+/* Names are resolved anew at each dial, on the pool, and every address that comes back is tried in
+ * turn; the link's deadline covers it all. Literal addresses skip the pool: a busy disk must not
+ * keep servers apart. */
 #include "raft/link.h"
 
 #include "base/parse.h"
@@ -83,7 +84,8 @@ void dial_start(struct link *l)
     }
     (void)snprintf(port_text, sizeof port_text, "%u", port);
     l->resolve.data = l;
-    if (uv_getaddrinfo(l->t->options.loop, &l->resolve, on_resolved, host, port_text, &hints) != 0) {
+    if (uv_getaddrinfo(l->t->options.loop, &l->resolve, on_resolved, host, port_text, &hints) !=
+        0) {
         link_fail(l);
         return;
     }

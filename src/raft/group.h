@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The log entry of a group of commands. Little-endian:
  *
- *     u32 magic, u16 version, u16 count, u64 XXH3-64 of what follows, then for each: u32 length, bytes
+ *     u32 magic, u16 version, u16 count, u64 XXH3-64 of what follows, then for each: u32 length,
+ * bytes
  *
  * zero-padded to a multiple of 8, which libraft needs and does not check. Pure; any thread. */
 #ifndef RAFT_GROUP_H

@@ -8,13 +8,14 @@
 
 static const uint8_t HELLO_MAGIC[8] = {'c', 'a', 'd', 'r', 'a', 'f', 't', 0x1a};
 
-/* The fixed part: type, state, refusal, record count, from, to, generation, founders, cluster, instance, length of the
- * address. The address and the records follow. */
+/* The fixed part: type, state, refusal, record count, from, to, generation, founders, cluster,
+ * instance, length of the address. The address and the records follow. */
 enum {
     FIXED_SIZE = 4 + 4 * 8 + HELLO_CLUSTER_SIZE + REPLICA_INSTANCE_SIZE + 2,
     RECORD_SIZE = 8 + REPLICA_INSTANCE_SIZE
 };
-_Static_assert(FIXED_SIZE + REPLICA_ADDRESS_MAX + REPLICA_SERVERS_MAX * RECORD_SIZE <= HELLO_BODY_MAX,
+_Static_assert(FIXED_SIZE + REPLICA_ADDRESS_MAX + REPLICA_SERVERS_MAX * RECORD_SIZE <=
+                   HELLO_BODY_MAX,
                "every hello fits");
 
 size_t hello_encode(const struct hello *h, uint8_t out[HELLO_FRAME_MAX])

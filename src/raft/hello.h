@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What two servers say to each other before a connection carries Raft. The dialer sends HELLO_DIAL; the acceptor
- * answers HELLO_ACCEPT, or HELLO_REFUSE with the reason, and each checks who the other is. A frame, little-endian:
+/* What two servers say to each other before a connection carries Raft. The dialer sends HELLO_DIAL;
+ * the acceptor answers HELLO_ACCEPT, or HELLO_REFUSE with the reason, and each checks who the other
+ * is. A frame, little-endian:
  *
- *     8 bytes magic, u16 protocol version, u16 zero, u32 length of the body (at most HELLO_BODY_MAX), body
+ *     8 bytes magic, u16 protocol version, u16 zero, u32 length of the body (at most
+ * HELLO_BODY_MAX), body
  *
  * Pure; any thread. */
 #ifndef RAFT_HELLO_H

@@ -53,9 +53,9 @@ const struct replica_peer *identity_founder(const struct identity *identity, uin
     return NULL;
 }
 
-/* Sums, so that the order of a flag's items does not matter; ids are unique, so no two items are the same. */
-static struct hash128
-digest(const struct replica_peer *peers, unsigned count, bool instances)
+/* Sums, so that the order of a flag's items does not matter; ids are unique, so no two items are
+ * the same. */
+static struct hash128 digest(const struct replica_peer *peers, unsigned count, bool instances)
 {
     struct hash128 sum = {count, instances};
     for (unsigned i = 0; i < count; i++) {
@@ -96,21 +96,14 @@ static void put_text(struct buf *out, const struct identity *identity)
     identity_hex(is->instance, hex);
     buf_printf(out, "id %" PRIu64 "\ninstance %s\n", is->id, hex);
     if (is->used) {
-        buf_printf(out,
-                   "cluster %s\ngeneration %" PRIu64 "\norigin %s\nstarted %u\n",
-                   is->cluster,
-                   is->generation,
-                   identity->joined ? "joined" : "founded",
+        buf_printf(out, "cluster %s\ngeneration %" PRIu64 "\norigin %s\nstarted %u\n", is->cluster,
+                   is->generation, identity->joined ? "joined" : "founded",
                    (unsigned)identity->started);
     }
     for (unsigned i = 0; i < is->founder_count; i++) {
         const struct replica_peer *p = &is->founders[i];
         identity_hex(p->instance, hex);
-        buf_printf(out,
-                   "peer %" PRIu64 " %s %s %s\n",
-                   p->id,
-                   hex,
-                   or_dash(p->raft_address),
+        buf_printf(out, "peer %" PRIu64 " %s %s %s\n", p->id, hex, or_dash(p->raft_address),
                    or_dash(p->api_url));
     }
     buf_printf(out, "check %016" PRIx64 "\n", hash_xxh3_64(out->data, out->len));
@@ -231,7 +224,8 @@ static enum err_code io_error(struct err *e, const char *what, const char *path)
     return err_set(e, ERR_IO, "%s %s: %s", what, path, strerror(errno));
 }
 
-static enum err_code join_path(char out[PATH_SIZE], const char *dir, const char *name, struct err *e)
+static enum err_code
+join_path(char out[PATH_SIZE], const char *dir, const char *name, struct err *e)
 {
     int n = snprintf(out, PATH_SIZE, "%s/%s", dir, name);
     return n > 0 && n < PATH_SIZE ? ERR_OK : err_set(e, ERR_IO, "the path of %s is too long", name);
@@ -325,10 +319,9 @@ enum err_code identity_save(const char *data_dir, const struct identity *identit
     struct buf text;
     buf_init(&text, FILE_MAX);
     put_text(&text, identity);
-    enum err_code code =
-        text.overflow
-            ? err_set(e, ERR_IO, "the identity is too long")
-            : write_atomic(data_dir, "identity", slice_of(text.data, text.len), e);
+    enum err_code code = text.overflow
+                             ? err_set(e, ERR_IO, "the identity is too long")
+                             : write_atomic(data_dir, "identity", slice_of(text.data, text.len), e);
     buf_close(&text);
     return code;
 }
@@ -371,7 +364,8 @@ static bool has_files(const char *dir)
     return found;
 }
 
-static enum err_code make_fresh(const char *data_dir, uint64_t id, struct identity *ret, struct err *e)
+static enum err_code
+make_fresh(const char *data_dir, uint64_t id, struct identity *ret, struct err *e)
 {
     char raft_dir[PATH_SIZE];
     struct identity fresh = {.is = {.id = id != 0 ? id : 1}};
@@ -379,7 +373,8 @@ static enum err_code make_fresh(const char *data_dir, uint64_t id, struct identi
         return ERR_IO;
     }
     if (has_files(raft_dir)) {
-        return err_set(e, ERR_CORRUPT, "%s/identity is missing, but %s is not empty", data_dir, raft_dir);
+        return err_set(e, ERR_CORRUPT, "%s/identity is missing, but %s is not empty", data_dir,
+                       raft_dir);
     }
     if (getrandom(fresh.is.instance, sizeof fresh.is.instance, 0) !=
         (ssize_t)sizeof fresh.is.instance) {
@@ -410,12 +405,9 @@ enum err_code replica_identity_open(const char *data_dir,
         return code;
     }
     if (id != 0 && id != identity.is.id) {
-        return err_set(e,
-                       ERR_INVALID_REQUEST,
-                       "%s belongs to server %" PRIu64 ", not to server %" PRIu64,
-                       data_dir,
-                       identity.is.id,
-                       id);
+        return err_set(e, ERR_INVALID_REQUEST,
+                       "%s belongs to server %" PRIu64 ", not to server %" PRIu64, data_dir,
+                       identity.is.id, id);
     }
     *ret_identity = identity.is;
     return ERR_OK;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a data directory says it is: <data_dir>/identity, a small text file with a checksum, replaced whole and synced
- * (with its directory) before anything depends on it. replica_identity_open (replica.h) is the public half. */
+/* What a data directory says it is: <data_dir>/identity, a small text file with a checksum,
+ * replaced whole and synced (with its directory) before anything depends on it.
+ * replica_identity_open (replica.h) is the public half. */
 #ifndef RAFT_IDENTITY_H
 #define RAFT_IDENTITY_H
 
@@ -24,7 +25,8 @@ const struct replica_peer *identity_founder(const struct identity *identity, uin
 
 /* Digest of a list's ids and addresses, whatever its order. */
 uint64_t identity_founders_digest(const struct replica_peer *peers, unsigned count);
-/* The cluster that these founders, with these instances, make: 32 hex digits. The same on each of them. */
+/* The cluster that these founders, with these instances, make: 32 hex digits. The same on each of
+ * them. */
 void identity_cluster_of(const struct replica_peer *peers, unsigned count, char ret_cluster[33]);
 
 void identity_hex(const uint8_t bytes[16], char ret_hex[33]);

@@ -11,8 +11,8 @@
 struct link {
     struct transport *t;
     bool dialling, dead;
-    unsigned holds;       /* open handles and requests that point here; freed at 0 */
-    uv_tcp_t *tcp;        /* raft_malloc'd: libraft frees what it is handed. NULL while there is none */
+    unsigned holds; /* open handles and requests that point here; freed at 0 */
+    uv_tcp_t *tcp;  /* raft_malloc'd: libraft frees what it is handed. NULL while there is none */
     uv_timer_t deadline;
     uv_getaddrinfo_t resolve;
     uv_connect_t connect;

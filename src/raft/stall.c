@@ -2,29 +2,15 @@
 #include "raft/stall.h"
 
 #include "base/log.h"
+#include "raft/acked.h"
 
 #include <inttypes.h>
-#include <linux/tcp.h> /* glibc's tcp_info lacks tcpi_bytes_acked */
-#include <stddef.h>
-#include <string.h>
 #include <sys/socket.h>
-
-#ifndef IPPROTO_TCP
-#define IPPROTO_TCP 6
-#endif
 
 static bool bytes_acked(const uv_handle_t *handle, uint64_t *ret)
 {
-    struct tcp_info info;
-    socklen_t len = sizeof info;
     uv_os_fd_t fd;
-    memset(&info, 0, sizeof info);
-    if (uv_fileno(handle, &fd) != 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0 ||
-        len < offsetof(struct tcp_info, tcpi_bytes_acked) + sizeof info.tcpi_bytes_acked) {
-        return false;
-    }
-    *ret = info.tcpi_bytes_acked;
-    return true;
+    return uv_fileno(handle, &fd) == 0 && acked_bytes(fd, ret);
 }
 
 static void cut(struct stall_entry *entry, const uv_handle_t *handle)
@@ -38,19 +24,16 @@ static void cut(struct stall_entry *entry, const uv_handle_t *handle)
 
 static void check(struct stall *s, struct stall_entry *entry, uv_handle_t *handle)
 {
-    uint64_t acked, now = uv_now(s->loop);
+    uint64_t acked = entry->acked, now = uv_now(s->loop);
     const uv_stream_t *stream = (const uv_stream_t *)handle;
-    if (entry->cut || uv_stream_get_write_queue_size(stream) == 0 ||
-        !bytes_acked(handle, &acked) || acked != entry->acked) {
+    if (entry->cut || uv_stream_get_write_queue_size(stream) == 0 || !bytes_acked(handle, &acked) ||
+        acked != entry->acked) {
         entry->since_ms = now;
         entry->acked = acked;
     } else if (now - entry->since_ms >= s->limit_ms) {
-        log_event(LOG_WARN,
-                  "raft.peer.stalled",
-                  "peer=%" PRIu64 " waiting_bytes=%zu stalled_ms=%" PRIu64,
-                  entry->peer,
-                  uv_stream_get_write_queue_size(stream),
-                  now - entry->since_ms);
+        log_event(LOG_WARN, "raft.peer.stalled",
+                  "peer=%" PRIu64 " waiting_bytes=%zu stalled_ms=%" PRIu64, entry->peer,
+                  uv_stream_get_write_queue_size(stream), now - entry->since_ms);
         s->stalled++;
         cut(entry, handle);
     }

@@ -47,7 +47,8 @@ void link_close_tcp(struct link *l)
     }
 }
 
-/* Leaves the handshake: the link is no longer pending and frees itself once its handles are closed. */
+/* Leaves the handshake: the link is no longer pending and frees itself once its handles are closed.
+ */
 static void link_end(struct link *l)
 {
     ASSERT(!l->dead);
@@ -57,7 +58,8 @@ static void link_end(struct link *l)
     }
     uv_close((uv_handle_t *)&l->deadline, on_timer_closed);
     link_close_tcp(l);
-    (void)uv_cancel((uv_req_t *)&l->resolve); /* not running, or too late: its callback finds `dead` */
+    (void)uv_cancel(
+        (uv_req_t *)&l->resolve); /* not running, or too late: its callback finds `dead` */
 }
 
 void link_fail(struct link *l)
@@ -192,8 +194,7 @@ static void on_dialled(struct link *l)
 {
     struct transport *t = l->t;
     (void)snprintf(l->peer_address, sizeof l->peer_address, "%s", l->peer.address);
-    enum hello_refusal refusal =
-        t->options.judge(t->options.ctx, &l->peer, false, l->peer_address);
+    enum hello_refusal refusal = t->options.judge(t->options.ctx, &l->peer, false, l->peer_address);
     if (refusal == REFUSE_NONE && both_members(l) && t->accept_cb == NULL) {
         refusal = REFUSE_NOT_READY;
     }
@@ -396,7 +397,7 @@ uint16_t transport_port(const struct transport *t)
 
 /* --- what libraft calls --- */
 
-static int uv_init(struct raft_uv_transport *uv, raft_id id, const char *address)
+static int on_init(struct raft_uv_transport *uv, raft_id id, const char *address)
 {
     (void)uv;
     (void)id;
@@ -404,18 +405,18 @@ static int uv_init(struct raft_uv_transport *uv, raft_id id, const char *address
     return 0;
 }
 
-static int uv_start_listening(struct raft_uv_transport *uv, raft_uv_accept_cb cb)
+static int on_listen(struct raft_uv_transport *uv, raft_uv_accept_cb cb)
 {
     struct transport *t = uv->impl;
     t->accept_cb = cb; /* the socket has been listening for longer */
     return 0;
 }
 
-static int uv_dial(struct raft_uv_transport *uv,
-                   struct raft_uv_connect *request,
-                   raft_id id,
-                   const char *address,
-                   raft_uv_connect_cb cb)
+static int on_connect(struct raft_uv_transport *uv,
+                      struct raft_uv_connect *request,
+                      raft_id id,
+                      const char *address,
+                      raft_uv_connect_cb cb)
 {
     struct link *l = link_new(uv->impl, true);
     l->want = id;
@@ -427,7 +428,7 @@ static int uv_dial(struct raft_uv_transport *uv,
     return 0;
 }
 
-static void uv_stop(struct raft_uv_transport *uv, raft_uv_transport_close_cb cb)
+static void on_close(struct raft_uv_transport *uv, raft_uv_transport_close_cb cb)
 {
     (void)uv;
     (void)cb;
@@ -467,10 +468,7 @@ struct transport *transport_new(const struct transport_options *options,
         options->handshake_ms != 0 ? options->handshake_ms : TRANSPORT_HANDSHAKE_MS;
     t->uv = ret_uv;
     stall_init(&t->stall, options->loop, options->stall_ms);
-    *ret_uv = (struct raft_uv_transport){.impl = t,
-                                         .init = uv_init,
-                                         .listen = uv_start_listening,
-                                         .connect = uv_dial,
-                                         .close = uv_stop};
+    *ret_uv = (struct raft_uv_transport){
+        .impl = t, .init = on_init, .listen = on_listen, .connect = on_connect, .close = on_close};
     return t;
 }
