@@ -247,6 +247,7 @@ struct replica {
     uv_check_t after_poll;
     bool up;      /* raft_start is through */
     bool turning; /* inside replica_turn */
+    bool member;   /* of the configuration, as replica_turn last saw it */
     bool leading; /* as replica_turn last saw it */
     bool term_barrier_sent, term_barrier_done, active;
     uint64_t led_term, elections, confirmed_ms;

@@ -55,6 +55,19 @@ static void settle_term(struct replica *r)
     }
 }
 
+/* A server that was taken out may never hear it (nobody sends to it any more), or may read it in its log. */
+static void membership_turn(struct replica *r)
+{
+    bool member = replica_server(r, r->identity.is.id) != NULL;
+    if (r->member && !member) {
+        log_event(LOG_WARN,
+                  "raft.removed",
+                  "id=%" PRIu64 " hint=\"it is not a member: stop it\"",
+                  r->identity.is.id);
+    }
+    r->member = member;
+}
+
 static void role_turn(struct replica *r)
 {
     int state = raft_state(&r->raft);
@@ -83,6 +96,7 @@ void replica_turn(struct replica *r)
         return;
     }
     r->turning = true; /* a callback that runs the loop or asks again must not come back in here */
+    membership_turn(r);
     role_turn(r);
     if (!r->active) {
         propose_fail_queue(r);

@@ -186,6 +186,7 @@ void start_raft(struct replica *r)
     }
     space_init(r);
     r->up = true;
+    r->member = r->raft.configuration.n > 0; /* if it is not in there, the next turn says so */
     log_event(LOG_INFO, "raft.started",
               "id=%" PRIu64 " cluster=%s term=%llu last_index=%llu snapshot_index=%llu",
               r->identity.is.id, r->identity.is.cluster, r->raft.current_term,
