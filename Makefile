@@ -92,13 +92,20 @@ $(B)/%.o: %.c | $(B)/gen/directory/command.pb-c.h
 TAP_OBJ   := $(B)/tests/harness/tap.o
 TEST_SRC  := $(wildcard tests/unit/*_test.c tests/property/*_test.c tests/sim/*_test.c)
 TEST_BINS := $(patsubst %.c,$(B)/%,$(TEST_SRC))
-# Programs for longer runs than a test may take.
-TEST_PROGS := $(B)/tests/sim/raft_fuzz
+# Programs for longer runs than a test may take, and the server that shows src/raft alone.
+TEST_PROGS := $(B)/tests/sim/raft_fuzz $(B)/tests/harness/counter_server
 # Helpers that several tests share: any tests/<kind>/*.c that is neither a test nor such a program.
-TEST_LIB_SRC := $(filter-out %_test.c tests/harness/tap.c tests/sim/raft_fuzz.c,$(wildcard tests/unit/*.c tests/property/*.c tests/sim/*.c tests/harness/*.c))
+TEST_LIB_SRC := $(filter-out %_test.c tests/harness/tap.c $(patsubst $(B)/%,%.c,$(TEST_PROGS)),$(wildcard tests/unit/*.c tests/property/*.c tests/sim/*.c tests/harness/*.c))
 TEST_LIB_OBJ := $(call obj,$(TEST_LIB_SRC))
 
 $(TEST_BINS) $(TEST_PROGS): $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastred.a
+	@echo "  LD   $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $< $(TEST_LIB_OBJ) $(TAP_OBJ) $(B)/libcadastred.a $(SERVER_LIBS) -lpthread
+
+# Tests with real servers as processes of their own.
+INTEGRATION_BINS := $(patsubst %.c,$(B)/%,$(wildcard tests/integration/*_test.c))
+
+$(INTEGRATION_BINS): $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastred.a $(TEST_PROGS)
 	@echo "  LD   $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $< $(TEST_LIB_OBJ) $(TAP_OBJ) $(B)/libcadastred.a $(SERVER_LIBS) -lpthread
 
@@ -111,6 +118,7 @@ BENCH_BINS := $(patsubst %.c,$(B)/%,$(BENCH_SRC))
 $(BENCH_BINS): $(B)/%: $(B)/%.o $(BENCH_COMMON) $(B)/libcadastred.a
 	@echo "  LD   $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $< $(BENCH_COMMON) $(B)/libcadastred.a $(SERVER_LIBS) -lpthread
+
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
 .SECONDARY:
@@ -183,6 +191,9 @@ install: all ## Installs under PREFIX (/usr/local), with DESTDIR before it
 uninstall: ## Removes what install put there
 	rm -f $(DESTDIR)$(PREFIX)/sbin/cadastred $(DESTDIR)$(PREFIX)/bin/cadastre \
 		$(DESTDIR)$(PREFIX)/share/man/man8/cadastred.8 $(DESTDIR)$(PREFIX)/share/man/man1/cadastre.1
+.PHONY: integration
+integration: $(INTEGRATION_BINS) ## Clusters of real processes on loopback
+	prove $(patsubst %,./%,$(INTEGRATION_BINS))
 
 .PHONY: clean
 clean: ## Removes build/

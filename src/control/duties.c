@@ -38,7 +38,7 @@ bool control_propose_own(struct control *c,
 
 static void propose_bootstrap(struct control *c)
 {
-    const struct replica_identity *id = replica_identity(c->replica);
+    struct replica_identity identity, *id = &identity;
     Cadastre__ServerPut servers[REPLICA_SERVERS_MAX];
     Cadastre__ServerPut *pointers[REPLICA_SERVERS_MAX];
     struct replica_peer peers[REPLICA_SERVERS_MAX];
@@ -46,7 +46,8 @@ static void propose_bootstrap(struct control *c)
     cadastre__bootstrap__init(&bootstrap);
     Cadastre__Command command;
     cadastre__command__init(&command);
-    char cluster[sizeof id->cluster];
+    char cluster[sizeof identity.cluster];
+    replica_identity(c->replica, &identity);
     memcpy(cluster, id->cluster, sizeof cluster);
     memcpy(peers, id->founders, sizeof peers);
     for (unsigned i = 0; i < id->founder_count; i++) {

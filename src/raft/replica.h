@@ -118,8 +118,8 @@ enum err_code replica_start(struct uv_loop_s *loop,
                             struct replica **ret_replica,
                             struct err *e) MUST_CHECK;
 
-/* The identity now: with cluster and founders once it has founded or joined. Loop thread; borrowed. */
-const struct replica_identity *replica_identity(const struct replica *r);
+/* What the data directory says now: after founding or joining, all founders with their instances. A copy; loop thread. */
+void replica_identity(const struct replica *r, struct replica_identity *ret_identity);
 
 /* Runs fn(arg) on the loop thread, soon. Any thread. Never refused: callers bound what they post. */
 void replica_post(struct replica *r, void (*fn)(void *arg), void *arg);
