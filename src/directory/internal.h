@@ -159,10 +159,14 @@ void apply_put(struct apply *a, void *row); /* takes over the reference */
 void apply_remove(struct apply *a, const void *row);
 uint64_t apply_id(struct apply *a);
 void apply_subject(struct apply *a, const char *fmt, ...) PRINTF_LIKE(2, 3);
-/* What changed for the routers of a keyspace. Calls for one keyspace come in one run. */
+/* What changed for the routers of a keyspace. The result is good until the next call. */
 struct touched *apply_touch(struct apply *a, uint64_t keyspace, enum dir_change_kind kind);
-void touched_route(struct touched *t, const struct dir_partition *p);
+void touched_route(struct touched *t, struct dir_partition *p);
 void touched_removed(struct touched *t, uint64_t partition);
+/* As the feed carries it; of one reference. */
+struct dir_change *touched_change(const struct apply *a, struct touched *t);
+/* One entry a keyspace: a watcher that resumes at a revision has seen all of it. */
+void touched_coalesce(struct apply *a);
 /* The keyspace, if it is there and not hidden, else ERR_KEYSPACE_NOT_FOUND. */
 enum err_code
 apply_find_keyspace(struct apply *a, uint64_t id, const struct dir_keyspace **ret_ks) MUST_CHECK;
@@ -197,6 +201,7 @@ uint8_t placer_pick(struct placer *p,
 /* Gives owners to partitions that wait for one, DIR_PLACE_BATCH at the most; of one keyspace, or (0) of all. Returns
  * how many got one. */
 uint64_t place_waiting(struct apply *a, uint64_t keyspace);
+bool place_equal(const struct dir_placement *a, const struct dir_placement *b);
 bool place_allows(const struct dir_placement *placement, const struct dir_node *n);
 const char *place_label(const struct dir_node *n, const char *name); /* "" when it has none */
 
@@ -209,6 +214,7 @@ void retain_remember(struct apply *a, const struct dir_result *r);
 
 /* --- result.c --- */
 
+/* Of one reference; the routes are zero until they are opened. */
 struct dir_result *result_new(const struct err *e, dir_rev revision, uint64_t route_count);
 
 /* --- valid.c: the rules for what commands carry --- */

@@ -30,6 +30,23 @@ static struct slice separator(struct slice below, struct slice key)
     return slice_of(key.data, node_common(below, key) + 1);
 }
 
+/* Where to cut entries in two: near the middle, between the two keys that have least in common,
+ * which keeps separators short and what is on either side alike (Bayer & Unterauer 1977, "Prefix
+ * B-trees"). */
+static unsigned place_to_cut(const struct node_entry *entries, unsigned count)
+{
+    unsigned best = count / 2, from = count * 3 / 8;
+    size_t least = SIZE_MAX;
+    for (unsigned i = from; i <= count - from; i++) {
+        size_t common = node_common(entries[i - 1].key, entries[i].key);
+        if (common < least) {
+            least = common;
+            best = i;
+        }
+    }
+    return best;
+}
+
 /* Builds two nodes from entries that came from one, or from neighbours; the key between them is
  * borrowed from the entries. */
 static void build_two(uint8_t level,
@@ -56,7 +73,8 @@ static void split_child(struct ptree_node **slot, unsigned at, bool right_edge)
     struct ptree_node *child = node_child(*slot, at);
     struct node_entry entries[NODE_FANOUT], two[2];
     unsigned count = node_gather(child, entries);
-    build_two(child->level, entries, count, right_edge ? count - 2 : count / 2, two);
+    build_two(child->level, entries, count, right_edge ? count - 2 : place_to_cut(entries, count),
+              two);
     node_pointers(*slot)[at] = two[0].pointer;
     node_insert(slot, at + 1, two[1].key, two[1].pointer);
     node_free_shell(child);
@@ -141,7 +159,7 @@ static void refill_child(struct ptree_node **slot, unsigned at)
     if (count <= NODE_MERGE_MAX) {
         node_pointers(*slot)[left] = node_build(a->level, entries, count, 0, 0);
     } else {
-        build_two(a->level, entries, count, count / 2, two);
+        build_two(a->level, entries, count, place_to_cut(entries, count), two);
         node_pointers(*slot)[left] = two[0].pointer;
         node_insert(slot, right, two[1].key, two[1].pointer);
     }

@@ -78,6 +78,7 @@ node_new(uint8_t level, struct slice prefix, unsigned cap, size_t heap_bytes)
                              .heap_cap = (uint16_t)(size - fixed)};
     atomic_init(&n->refs, 1);
     if (prefix.len > 0) {
+        memset((uint8_t *)n + NODE_HEADER, 0, node_heads_at(prefix.len) - NODE_HEADER);
         memcpy((uint8_t *)n + NODE_HEADER, prefix.data, prefix.len);
     }
     return n;

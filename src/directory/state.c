@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables of a state and their secondary indexes. Every row goes in and out through state_put and state_remove,
- * in apply as in a load from the store, so that an index cannot be forgotten in one of them. */
+/* The tables of a state and their secondary indexes. Every row goes in and out through state_put
+ * and state_remove, in apply as in a load from the store, so that an index cannot be forgotten in
+ * one of them. */
+#include "base/assert.h"
 #include "base/mem.h"
 #include "directory/internal.h"
 
-#include <stdio.h>
+#include <stdatomic.h>
 
 void state_init(struct dir_view *s)
 {
@@ -34,7 +36,7 @@ void state_copy(const struct dir_view *from, struct dir_view *ret_to)
 
 bool state_is_waiting(const struct dir_partition *p)
 {
-    return !p->holds_data && !partition_has_primary(p);
+    return !p->holds_data && p->replica_count == 0;
 }
 
 struct dir_keyspace *state_keyspace(const struct dir_view *s, uint64_t id)
@@ -78,8 +80,9 @@ static void index_remove(struct ptree *t, struct slice key)
     dir_unref(ptree_remove(t, key));
 }
 
-/* A map's tree, ready to be changed. Whether the map is shared shows only once it is out of the index: then its last
- * other reference is gone, and the tree can be taken over rather than shared (and so copied). */
+/* A map's tree, ready to be changed. Whether the map is shared shows only once it is out of the
+ * index: then its last other reference is gone, and the tree can be taken over rather than shared
+ * (and so copied). */
 static struct ptree *map_edit(struct dir_view *s, uint64_t keyspace)
 {
     uint8_t key[8];
@@ -159,8 +162,7 @@ static void *dedupe_put(struct dir_view *s, struct dir_dedupe *d)
     index_put(&s->dedupe_by_age, ptree_u64_key(d->index, age), d);
     return ptree_put(&s->dedupe,
                      state_dedupe_key(slice_of(d->bytes, d->principal_len),
-                                      slice_of(d->bytes + d->principal_len, d->key_len),
-                                      key),
+                                      slice_of(d->bytes + d->principal_len, d->key_len), key),
                      d);
 }
 
@@ -168,8 +170,7 @@ static void *dedupe_remove(struct dir_view *s, const struct dir_dedupe *d)
 {
     uint8_t age[8], key[STATE_DEDUPE_KEY_MAX];
     struct slice k = state_dedupe_key(slice_of(d->bytes, d->principal_len),
-                                      slice_of(d->bytes + d->principal_len, d->key_len),
-                                      key);
+                                      slice_of(d->bytes + d->principal_len, d->key_len), key);
     index_remove(&s->dedupe_by_age, ptree_u64_key(d->index, age));
     return ptree_remove(&s->dedupe, k);
 }
@@ -207,7 +208,7 @@ static void *node_remove(struct dir_view *s, const struct dir_node *n)
 }
 
 /* One cast for all kinds: every row begins with its object. */
-#define ROW(type, row) ((struct type *)(void *)(row))
+#define ROW(type, row)       ((struct type *)(void *)(row))
 #define CONST_ROW(type, row) ((const struct type *)(const void *)(row))
 
 struct dir_object *state_put(struct dir_view *s, struct dir_object *row)
@@ -248,8 +249,7 @@ struct dir_object *state_remove(struct dir_view *s, const struct dir_object *row
     case DIR_KIND_DEDUPE:
         return dedupe_remove(s, CONST_ROW(dir_dedupe, row));
     case DIR_KIND_OPERATION:
-        return ptree_remove(&s->operations,
-                            ptree_u64_key(CONST_ROW(dir_operation, row)->id, key));
+        return ptree_remove(&s->operations, ptree_u64_key(CONST_ROW(dir_operation, row)->id, key));
     default: /* a server's row stays for ever */
         UNREACHABLE();
     }
@@ -363,86 +363,4 @@ struct dir_partition *partition_copy(const struct dir_partition *p)
 {
     struct partition_arrays arrays = partition_arrays(p);
     return partition_new(p, &arrays);
-}
-
-void parts_add(struct part_list *l, struct dir_partition *p)
-{
-    if (l->count == l->cap) {
-        l->cap = l->cap > 0 ? l->cap * 2 : 4;
-        l->items = mem_realloc(l->items, l->cap * sizeof l->items[0]);
-    }
-    l->items[l->count++] = p;
-}
-
-void parts_close(struct part_list *l)
-{
-    for (uint64_t i = 0; i < l->count; i++) {
-        dir_unref(l->items[i]);
-    }
-    mem_free(l->items);
-    memset(l, 0, sizeof *l);
-}
-
-static int part_order(const void *x, const void *y)
-{
-    const struct dir_partition *a = *(struct dir_partition *const *)x;
-    const struct dir_partition *b = *(struct dir_partition *const *)y;
-    if (a->keyspace != b->keyspace) {
-        return a->keyspace < b->keyspace ? -1 : 1;
-    }
-    return slice_cmp(dir_partition_start(a), dir_partition_start(b));
-}
-
-void parts_sort(struct part_list *l)
-{
-    if (l->count > 1) {
-        qsort(l->items, l->count, sizeof l->items[0], part_order);
-    }
-}
-
-static struct count_slot *count_slot(const struct counts *c, uint64_t node)
-{
-    uint64_t i = (node * UINT64_C(0x9e3779b97f4a7c15)) & (c->cap - 1);
-    while (c->slots[i].node != 0 && c->slots[i].node != node) {
-        i = (i + 1) & (c->cap - 1);
-    }
-    return &c->slots[i];
-}
-
-static void counts_grow(struct counts *c)
-{
-    struct counts bigger = {.used = c->used, .cap = c->cap > 0 ? c->cap * 2 : 16};
-    bigger.slots = mem_zalloc(bigger.cap * sizeof bigger.slots[0]);
-    for (uint64_t i = 0; i < c->cap; i++) {
-        if (c->slots[i].node != 0) {
-            *count_slot(&bigger, c->slots[i].node) = c->slots[i];
-        }
-    }
-    mem_free(c->slots);
-    *c = bigger;
-}
-
-void counts_add(struct counts *c, uint64_t node, int64_t delta)
-{
-    ASSERT(node != 0);
-    if (c->used * 2 >= c->cap) {
-        counts_grow(c);
-    }
-    struct count_slot *slot = count_slot(c, node);
-    if (slot->node == 0) {
-        slot->node = node;
-        c->used++;
-    }
-    slot->delta += delta;
-}
-
-int64_t counts_get(const struct counts *c, uint64_t node)
-{
-    return c->cap > 0 ? count_slot(c, node)->delta : 0;
-}
-
-void counts_close(struct counts *c)
-{
-    mem_free(c->slots);
-    memset(c, 0, sizeof *c);
 }
