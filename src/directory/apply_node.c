@@ -152,21 +152,34 @@ static enum err_code put_new(struct apply *a, struct dir_node *next)
     return ERR_OK;
 }
 
+/* What differs from the last registration. */
+struct difference {
+    bool labels;
+    bool routes; /* what routes show: the address, and whether the authority is static */
+    bool any;
+};
+
+static struct difference compare(const struct dir_node *old, const struct dir_node *next)
+{
+    struct difference d;
+    d.labels = !same_labels(old->labels, old->label_count, next->labels, next->label_count);
+    d.routes = strcmp(old->address, next->address) != 0 || old->is_static != next->is_static;
+    d.any = d.labels || d.routes ||
+            !same_labels(old->capacity, old->capacity_count, next->capacity, next->capacity_count);
+    return d;
+}
+
 static enum err_code put_known(struct apply *a, const struct dir_node *old, struct dir_node *next)
 {
-    bool moved = strcmp(old->address, next->address) != 0;
-    bool relabelled = !same_labels(old->labels, old->label_count, next->labels, next->label_count);
-    bool resized =
-        !same_labels(old->capacity, old->capacity_count, next->capacity, next->capacity_count);
-    bool rebound = old->is_static != next->is_static; /* shown by routes as their authority */
-    if (!moved && !relabelled && !resized && !rebound) {
+    struct difference d = compare(old, next);
+    if (!d.any) {
         return ERR_OK;
     }
     struct part_list held = {NULL, 0, 0};
-    if (moved || relabelled || rebound) {
+    if (d.labels || d.routes) {
         partitions_of(a->s, old, &held);
     }
-    enum err_code code = relabelled ? check_labels(a, old, next, &held) : ERR_OK;
+    enum err_code code = d.labels ? check_labels(a, old, next, &held) : ERR_OK;
     if (code == ERR_OK) {
         next->id = old->id;
         next->session = old->session;
@@ -174,12 +187,12 @@ static enum err_code put_known(struct apply *a, const struct dir_node *old, stru
         next->scheduling = old->scheduling;
         next->created = old->created;
         next->partition_count = old->partition_count;
-        next->route_revision = moved || rebound ? a->rev : old->route_revision;
+        next->route_revision = d.routes ? a->rev : old->route_revision;
         finish_put(a, next);
-    }
-    if (code == ERR_OK && (moved || rebound) && held.count > 0) {
-        a->kind = DIR_CHANGE_NODE;
-        touch_routes(a, &held, DIR_CHANGE_NODE);
+        if (d.routes && held.count > 0) {
+            a->kind = DIR_CHANGE_NODE;
+            touch_routes(a, &held, DIR_CHANGE_NODE);
+        }
     }
     parts_close(&held);
     return code;

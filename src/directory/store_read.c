@@ -47,6 +47,7 @@ static enum err_code name_node(struct store_conn *c,
         !store_column_text(st, 1, address, DIR_ADDRESS_MAX + 1)) {
         return err_set(e, ERR_INTERNAL, "history names an unknown node %" PRIu64, node);
     }
+    v->replicas[replica].is_static = store_column_u64(st, 3) != 0;
     dir_rev route_revision = store_column_u64(st, 2);
     if (route_revision > v->mod_revision && route_revision <= at) {
         v->mod_revision = route_revision;

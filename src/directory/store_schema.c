@@ -62,7 +62,7 @@ static const char tables[] =
     "CREATE TABLE node_versions ("
     " id INTEGER NOT NULL, from_revision INTEGER NOT NULL, to_revision INTEGER,"
     " from_ms INTEGER NOT NULL, to_ms INTEGER, name TEXT NOT NULL, address TEXT NOT NULL,"
-    " created INTEGER NOT NULL, route_revision INTEGER NOT NULL,"
+    " is_static INTEGER NOT NULL, created INTEGER NOT NULL, route_revision INTEGER NOT NULL,"
     " PRIMARY KEY (id, from_revision)) STRICT, WITHOUT ROWID;"
     "CREATE INDEX node_begun ON node_versions (from_revision);"
     "CREATE INDEX node_ended ON node_versions (to_revision) WHERE to_revision IS NOT NULL;"
@@ -127,7 +127,7 @@ static const char *const texts[SQL_COUNT] = {
     [SQL_NODE_PUT] = "INSERT OR REPLACE INTO nodes VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)",
     [SQL_NODE_REMOVE] = "DELETE FROM nodes WHERE id=?1",
     [SQL_NODE_VERSION_PUT] = "INSERT OR REPLACE INTO node_versions"
-                             " VALUES (?1,?2,NULL,?3,NULL,?4,?5,?6,?7)",
+                             " VALUES (?1,?2,NULL,?3,NULL,?4,?5,?6,?7,?8)",
     [SQL_NODE_VERSION_CLOSE] = "UPDATE node_versions SET to_revision=?2,to_ms=?3"
                                " WHERE id=?1 AND to_revision IS NULL AND from_revision<?2",
     [SQL_TOMBSTONE_PUT] = "INSERT OR REPLACE INTO tombstones VALUES (?1,?2,?3,?4,?5,?6,?7,?8)",
@@ -175,9 +175,9 @@ static const char *const texts[SQL_COUNT] = {
     [SQL_VERSION_ANY] = VERSION "WHERE id=?1 ORDER BY from_revision DESC LIMIT 1",
     [SQL_VERSION_ONE] = VERSION "WHERE id=?1 AND from_revision=?2",
     [SQL_HISTORY] = VERSION "WHERE id=?1 AND from_revision>?2 ORDER BY from_revision LIMIT ?3",
-    [SQL_NODE_AT] = "SELECT name,address,route_revision FROM node_versions"
+    [SQL_NODE_AT] = "SELECT name,address,route_revision,is_static FROM node_versions"
                     " WHERE id=?1 AND from_revision<=?2 ORDER BY from_revision DESC LIMIT 1",
-    [SQL_NODE_EARLIEST] = "SELECT name,address,route_revision FROM node_versions"
+    [SQL_NODE_EARLIEST] = "SELECT name,address,route_revision,is_static FROM node_versions"
                           " WHERE id=?1 ORDER BY from_revision LIMIT 1",
     [SQL_EVENTS_BEGUN] = "SELECT " STORE_VERSION_COLUMNS
                          " FROM partition_versions INDEXED BY partition_begun WHERE keyspace=?1"

@@ -171,8 +171,9 @@ put_node_version(struct store_writer *w, const struct dir_effects *e, const stru
     store_bind_u64(st, 3, e->time_ms);
     store_bind_text(st, 4, n->name);
     store_bind_text(st, 5, n->address);
-    store_bind_u64(st, 6, n->created);
-    store_bind_u64(st, 7, n->route_revision);
+    store_bind_u64(st, 6, n->is_static);
+    store_bind_u64(st, 7, n->created);
+    store_bind_u64(st, 8, n->route_revision);
     store_write_run(&w->conn, st);
 }
 
