@@ -12,16 +12,24 @@
 
 static void set_part(struct follow *f, struct slice start, struct slice end, bool end_open)
 {
-    f->filtered = true;
-    f->part.start_len = start.len;
+    struct bounds *part = f->part = mem_zalloc(sizeof *part);
+    part->start_len = start.len;
     if (start.len > 0) {
-        memcpy(f->part.start, start.data, start.len);
+        memcpy(part->start, start.data, start.len);
     }
-    f->part.end_open = end_open;
-    f->part.end_len = end_open ? 0 : end.len;
-    if (f->part.end_len > 0) {
-        memcpy(f->part.end, end.data, end.len);
+    part->end_open = end_open;
+    part->end_len = end_open ? 0 : end.len;
+    if (part->end_len > 0) {
+        memcpy(part->end, end.data, end.len);
     }
+}
+
+void follow_copy(const struct follow *f, struct follow *ret_copy)
+{
+    *ret_copy = *f;
+    ret_copy->keyspace = dir_ref(f->keyspace);
+    ret_copy->part = f->part != NULL ? mem_dup(f->part, sizeof *f->part) : NULL;
+    ret_copy->watcher = NULL;
 }
 
 /* A partition is followed as its range, so that its successors are seen. */
@@ -67,8 +75,8 @@ bool follow_open(struct exchange *x, const struct dir_view *v, struct follow *f)
     if (exchange_param(x, "partition") != NULL) {
         ok = part_of_partition(x, v, f);
     } else if (exchange_param(x, "start") != NULL || exchange_param(x, "end") != NULL) {
-        ok = param_bounds(x, ks, &f->part);
-        f->filtered = true;
+        f->part = mem_zalloc(sizeof *f->part);
+        ok = param_bounds(x, ks, f->part);
     }
     if (!ok) {
         follow_close(f);
@@ -78,11 +86,12 @@ bool follow_open(struct exchange *x, const struct dir_view *v, struct follow *f)
 
 bool follow_covers(const struct follow *f, struct slice start, struct slice end, bool end_open)
 {
-    if (!f->filtered) {
+    const struct bounds *part = f->part;
+    if (part == NULL) {
         return true;
     }
-    return (f->part.end_open || slice_cmp(start, slice_of(f->part.end, f->part.end_len)) < 0) &&
-           (end_open || slice_cmp(slice_of(f->part.start, f->part.start_len), end) < 0);
+    return (part->end_open || slice_cmp(start, slice_of(part->end, part->end_len)) < 0) &&
+           (end_open || slice_cmp(slice_of(part->start, part->start_len), end) < 0);
 }
 
 bool follow_wants(const struct follow *f, const struct dir_change *c)

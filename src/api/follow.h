@@ -20,9 +20,8 @@ struct follow {
     struct api *api;
     struct dir_keyspace *keyspace; /* a reference */
     uint64_t generation;
-    dir_rev since; /* everything up to here has been seen */
-    bool filtered;
-    struct bounds part;
+    dir_rev since;           /* everything up to here has been seen */
+    struct bounds *part;     /* owns; NULL: all of it */
     struct watcher *watcher; /* registered; or NULL */
 };
 
@@ -30,6 +29,8 @@ struct follow {
  * when answered. */
 bool follow_open(struct exchange *x, const struct dir_view *v, struct follow *f);
 void follow_close(struct follow *f);
+/* Another one of the same, without its watcher: for a job. */
+void follow_copy(const struct follow *f, struct follow *ret_copy);
 /* Registers it as a watcher of `remote`. Its acknowledged revision is f->since as of the last
  * follow_seen(). */
 void follow_register(struct follow *f, const struct exchange *x);

@@ -60,7 +60,8 @@ static void audit_work(struct job *job)
     job->revision = j->list.revision;
     buf_printf(&job->out, "{\"revision\":%" PRIu64 ",\"entries\":[", job->revision);
     if (store_await(store, job->revision, API_TIMEOUT_DEFAULT_MS, &job->err) == ERR_OK) {
-        (void)store_audit(store, j->before, j->skip + j->list.limit + 1, on_row, j, &job->err);
+        job->err.code =
+            store_audit(store, j->before, j->skip + j->list.limit + 1, on_row, j, &job->err);
     }
     buf_put_u8(&job->out, ']');
 }

@@ -47,7 +47,7 @@ static void changes_go(struct exchange *x, const struct dir_view *v);
 static void catch_up_work(struct job *job)
 {
     struct catch_up_job *j = (struct catch_up_job *)(void *)job;
-    (void)catch_up_read(&j->catch_up, &job->out, &job->err);
+    job->err.code = catch_up_read(&j->catch_up, &job->out, &job->err);
 }
 
 static void catch_up_close(struct job *job)
@@ -81,9 +81,7 @@ static void catch_up_start(struct exchange *x, const struct changes *c, dir_rev 
     j->job.work = catch_up_work;
     j->job.answer = catch_up_answer;
     j->job.close = catch_up_close;
-    j->follow = c->follow;
-    j->follow.watcher = NULL;
-    j->follow.keyspace = dir_ref(c->follow.keyspace);
+    follow_copy(&c->follow, &j->follow);
     j->catch_up = (struct catch_up){.follow = &j->follow, .upto = upto, .limit = c->limit};
     job_start(x, &j->job);
 }

@@ -9,6 +9,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { DIFF_EVENTS_MAX = 4 << 20 };
 
@@ -22,7 +23,9 @@ struct diff_job {
     bool too_many, more;
     uint64_t last;
     /* of the partition that is looked at */
-    struct buf before, after;
+    struct buf before, after, *side;
+    size_t start_len;
+    uint8_t start[DIR_ROUTING_KEY_MAX];
 };
 
 static bool on_event(void *arg, const struct store_event *ev)
@@ -50,22 +53,38 @@ static int id_order(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static void put_if_at(struct diff_job *j, const struct store_version *v, dir_rev at, struct buf *b)
-{
-    struct route_image image;
-    if (v->from_revision <= at && (v->to_revision == 0 || v->to_revision > at)) {
-        buf_reset(b);
-        route_of_version(&image, j->list.view, j->keyspace, v);
-        route_put(b, &image);
-    }
-}
-
+/* A range never changes, so its start finds the partition wherever it was. */
 static bool on_version(void *arg, const struct store_version *v)
 {
     struct diff_job *j = arg;
-    put_if_at(j, v, j->from, &j->before);
-    put_if_at(j, v, j->to, &j->after);
-    return v->from_revision <= j->to;
+    j->start_len = v->start.len;
+    if (v->start.len > 0) {
+        memcpy(j->start, v->start.data, v->start.len);
+    }
+    return false;
+}
+
+static void on_route(void *arg, const struct store_version *v)
+{
+    struct diff_job *j = arg;
+    struct route_image image;
+    if (v->partition == j->last) {
+        route_of_version(&image, j->list.view, j->keyspace, v);
+        route_put(j->side, &image);
+    }
+}
+
+/* As it was at one of the ends; nothing when it was not there. */
+static void look_at(struct diff_job *j, struct store *store, dir_rev at, struct buf *side)
+{
+    struct slice start = slice_of(j->start, j->start_len);
+    enum err_code code;
+    buf_reset(side);
+    j->side = side;
+    code = store_route_at(store, j->keyspace->id, start, at, on_route, j, &j->job.err);
+    if (code == ERR_OK || code == ERR_PARTITION_NOT_FOUND) {
+        j->job.err.code = ERR_OK;
+    }
 }
 
 static void put_partition(struct diff_job *j, uint64_t id)
@@ -107,9 +126,14 @@ static void put_partitions(struct diff_job *j, struct store *store)
             return;
         }
         previous = j->last = id;
-        buf_reset(&j->before);
-        buf_reset(&j->after);
-        if (store_history(store, id, on_version, j, e) == ERR_OK) {
+        e->code = store_history(store, id, on_version, j, e);
+        if (e->code == ERR_OK) {
+            look_at(j, store, j->from, &j->before);
+        }
+        if (e->code == ERR_OK) {
+            look_at(j, store, j->to, &j->after);
+        }
+        if (e->code == ERR_OK) {
             put_partition(j, id);
         }
     }

@@ -53,8 +53,8 @@ static void route_work(struct job *job)
         return;
     }
     j->now = view_pin(control_published(job->api->control));
-    (void)store_route_at(store, j->then->id, slice_of(routing, routing_len), job->revision,
-                         on_route, j, &job->err);
+    job->err.code = store_route_at(store, j->then->id, slice_of(routing, routing_len),
+                                   job->revision, on_route, j, &job->err);
 }
 
 static void route_answer(struct exchange *x, struct job *job)
@@ -207,7 +207,7 @@ static void ledger_work(struct job *job)
     buf_printf(&job->out, "{\"revision\":%" PRIu64 ",\"partition\":%" PRIu64 ",\"history\":[",
                job->revision, j->partition);
     if (store_await(store, job->revision, API_TIMEOUT_DEFAULT_MS, &job->err) == ERR_OK) {
-        (void)store_history(store, j->partition, on_version, j, &job->err);
+        job->err.code = store_history(store, j->partition, on_version, j, &job->err);
         ledger_finish(j);
     }
     buf_put_str(&job->out, "]}");

@@ -93,7 +93,7 @@ void h_keyspaces_list(struct exchange *x)
 
 /* What a body said, until it is a command. */
 struct creation {
-    struct dir_keyspace shape; /* scheme, encoding and placement, for the codecs */
+    struct dir_keyspace *shape; /* scheme, encoding and placement, for the codecs */
     struct buf policy;
     json_t *splits;
     Cadastre__KeyspaceCreate create;
@@ -121,7 +121,7 @@ static void read_partition_key(struct mutation *m, struct creation *c, json_t *o
     }
     json_in_open(&in, object, "/partition_key", &m->err);
     delimiter = json_in_string(&in, "delimiter", true, 1, 1);
-    fields = json_in_u64(&in, "fields", true, 1, 64, NULL);
+    fields = json_in_u64(&in, "fields", true, 1, 1024, NULL);
     if (delimiter.len == 1 && (delimiter.data[0] == 0 || delimiter.data[0] > 0x7e)) {
         json_in_fail(&in, "delimiter", ERR_INVALID_REQUEST, "must be one ASCII character");
     }
@@ -140,13 +140,13 @@ static void read_scheme(struct mutation *m, struct creation *c)
     bool has_partitions = false;
     json_t *layout = json_in_object(&m->in, "layout", false);
     json_t *key = json_in_object(&m->in, "partition_key", false);
-    c->shape.scheme = scheme == 1 ? DIR_SCHEME_HASH : DIR_SCHEME_RANGE;
-    c->shape.key_encoding = json_in_enum(&m->in, "key_encoding", false, encodings, 0) == 1
-                                ? DIR_ENCODING_HEX
-                                : DIR_ENCODING_UTF8;
-    c->shape.authority = json_in_enum(&m->in, "authority", false, authorities, 0) == 1
-                             ? DIR_AUTHORITY_AFFINITY
-                             : DIR_AUTHORITY_EXCLUSIVE;
+    c->shape->scheme = scheme == 1 ? DIR_SCHEME_HASH : DIR_SCHEME_RANGE;
+    c->shape->key_encoding = json_in_enum(&m->in, "key_encoding", false, encodings, 0) == 1
+                                 ? DIR_ENCODING_HEX
+                                 : DIR_ENCODING_UTF8;
+    c->shape->authority = json_in_enum(&m->in, "authority", false, authorities, 0) == 1
+                              ? DIR_AUTHORITY_AFFINITY
+                              : DIR_AUTHORITY_EXCLUSIVE;
     c->create.partitions =
         json_in_u64(&m->in, "partitions", false, 1, DIR_PARTITIONS_MAX, &has_partitions);
     c->splits = json_in_array(&m->in, "splits", false, 0, DIR_PARTITIONS_MAX - 1);
@@ -179,7 +179,7 @@ static void read_rules(struct mutation *m, struct creation *c)
             replicas_read(replicas, &c->create.sync_replicas, &c->create.async_replicas, &m->err);
     }
     if (m->in.code == ERR_OK && placement != NULL) {
-        m->in.code = placement_read(placement, &c->shape.placement, &m->err);
+        m->in.code = placement_read(placement, &c->shape->placement, &m->err);
     }
     if (m->in.code == ERR_OK && policy != NULL) {
         m->in.code = policy_merge(policy, slice_of("{}", 2), &c->policy, &m->err);
@@ -189,7 +189,7 @@ static void read_rules(struct mutation *m, struct creation *c)
 static struct slice *
 read_splits(struct exchange *x, struct mutation *m, struct creation *c, uint64_t *ret_count)
 {
-    struct slice *bounds = bounds_read(x, &c->shape, c->splits, "splits", &m->err);
+    struct slice *bounds = bounds_read(x, c->shape, c->splits, "splits", &m->err);
     size_t n = json_array_size(c->splits);
     for (size_t i = 0; i < n && bounds != NULL; i++) {
         if (bounds[i].len == 0 || (i > 0 && slice_cmp(bounds[i - 1], bounds[i]) >= 0)) {
@@ -275,6 +275,8 @@ void h_keyspaces_create(struct exchange *x)
     }
     c = exchange_alloc(x, sizeof *c);
     memset(c, 0, sizeof *c);
+    c->shape = exchange_alloc(x, sizeof *c->shape);
+    memset(c->shape, 0, sizeof *c->shape);
     buf_init(&c->policy, API_BODY_MAX);
     exchange_on_end(x, close_policy, &c->policy);
     cadastre__keyspace_create__init(&c->create);
@@ -289,12 +291,12 @@ void h_keyspaces_create(struct exchange *x)
         exchange_problem(x, &m->err, NULL, NULL);
         return;
     }
-    memcpy(c->shape.name, name.data, name.len);
-    c->create.name = c->shape.name;
-    c->create.scheme = c->shape.scheme;
-    c->create.key_encoding = c->shape.key_encoding;
-    c->create.authority = c->shape.authority;
-    to_labels(&c->placement, c->labels, c->label_of, &c->shape.placement);
+    memcpy(c->shape->name, name.data, name.len);
+    c->create.name = c->shape->name;
+    c->create.scheme = c->shape->scheme;
+    c->create.key_encoding = c->shape->key_encoding;
+    c->create.authority = c->shape->authority;
+    to_labels(&c->placement, c->labels, c->label_of, &c->shape->placement);
     c->create.placement = &c->placement;
     c->create.policy = (ProtobufCBinaryData){c->policy.len, c->policy.data};
     chunk(x, m, c, bounds, count);

@@ -82,7 +82,7 @@ static void get_map(struct exchange *x, const struct dir_view *v)
     s->keyspace = ks;
     s->ndjson = wants_ndjson(x);
     set_read_headers(x, pinned->revision);
-    exchange_set_header(x, "Vary", "Accept, Accept-Encoding");
+    exchange_set_header(x, "Vary", "Accept");
     exchange_stream(x, 200, s->ndjson ? "application/x-ndjson" : "application/json", true, &ops, s);
 }
 

@@ -151,7 +151,7 @@ struct watch_job {
 static void catch_up_work(struct job *job)
 {
     struct watch_job *j = (struct watch_job *)(void *)job;
-    (void)catch_up_read(&j->catch_up, &job->out, &job->err);
+    job->err.code = catch_up_read(&j->catch_up, &job->out, &job->err);
 }
 
 static void catch_up_close(struct job *job)

@@ -100,6 +100,8 @@ void follow_close(struct follow *f)
     }
     dir_unref(f->keyspace);
     f->keyspace = NULL;
+    mem_free(f->part);
+    f->part = NULL;
 }
 
 void follow_seen(struct follow *f, dir_rev revision)
