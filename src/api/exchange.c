@@ -167,6 +167,16 @@ void exchange_on_end(struct exchange *x, void (*fn)(void *arg), void *arg)
     x->end_count++;
 }
 
+void exchange_set_state(struct exchange *x, void *state)
+{
+    x->state_of_handler = state;
+}
+
+void *exchange_state(const struct exchange *x)
+{
+    return x->state_of_handler;
+}
+
 /* --- the request --- */
 
 struct api *exchange_api(const struct exchange *x)
