@@ -91,9 +91,15 @@ TEST_BINS := $(patsubst %.c,$(B)/%,$(TEST_SRC))
 TEST_LIB_SRC := $(filter-out %_test.c tests/harness/tap.c,$(wildcard tests/unit/*.c tests/property/*.c tests/sim/*.c tests/harness/*.c))
 TEST_LIB_OBJ := $(call obj,$(TEST_LIB_SRC))
 
-$(TEST_BINS): $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastred.a
+# The archives give only what a test refers to.
+$(B)/libcadastrecli.a: $(call obj,$(filter-out src/cli/main.c,$(CLI_SRC)))
+	@rm -f $@
+	$(Q)ar rcs $@ $^
+
+$(TEST_BINS): $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastrecli.a $(B)/libcadastred.a
 	@echo "  LD   $@"
-	$(Q)$(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $< $(TEST_LIB_OBJ) $(TAP_OBJ) $(B)/libcadastred.a $(SERVER_LIBS) -lpthread
+	$(Q)$(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $< $(TEST_LIB_OBJ) $(TAP_OBJ) $(B)/libcadastrecli.a \
+	    $(B)/libcadastred.a $(SERVER_LIBS) -lpthread
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
 .SECONDARY:
@@ -103,6 +109,18 @@ $(TEST_BINS): $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastred.a
 tests-build: $(TEST_BINS)
 unit: $(TEST_BINS) ## The C test programs
 	prove $(patsubst %,./%,$(TEST_BINS))
+
+.PHONY: cli-test contract-lint contract-selftest errors-lint man-lint
+cli-test: $(B)/cadastre ## The command line tool against a mock server
+	python3 tests/integration/cli_test.py $(B)/cadastre
+contract-lint: ## openapi.yaml against its ruleset and its own examples
+	tests/contract/lint.sh
+contract-selftest: ## The contract test against a server made of openapi.yaml's examples
+	cd tests/contract && node selftest.mjs
+errors-lint: ## docs/errors.md and openapi.yaml against src/base/err.h
+	tests/lint/errors
+man-lint: ## The manual pages
+	mandoc -T lint -W warning docs/man/*.[178]
 
 .PHONY: clean
 clean: ## Removes build/

@@ -101,7 +101,38 @@ static int after_reset(struct watch *w)
     return EXIT_DONE;
 }
 
-/* One connection. False when the watch is over, with the exit status. */
+/* What came of one connection. False when the watch is over, with the exit status. */
+static bool judge(struct watch *w,
+                  enum http_result result,
+                  const struct http_response *r,
+                  const struct err *e,
+                  bool last_try,
+                  int *ret_code)
+{
+    bool answered = result == HTTP_ANSWERED;
+    bool failed = answered ? r->status >= 400 : result != HTTP_BROKEN;
+    bool final = answered && r->status < 500 && r->status != 429;
+    *ret_code = EXIT_DONE;
+    if (w->left == 0 || ferror(w->c->out.file) != 0) {
+        return false;
+    }
+    if (answered && r->status == 410) {
+        w->reset = true;
+        return true;
+    }
+    if (failed && (final || last_try)) {
+        *ret_code =
+            result == HTTP_ANSWERED ? cli_fail_response(w->c, r) : cli_fail_result(w->c, result, e);
+        return false;
+    }
+    if (last_try && !w->alive) {
+        *ret_code = cli_fail(w->c, EXIT_UNAVAILABLE, "%s ends every stream at once", r->server);
+        return false;
+    }
+    return true;
+}
+
+/* One connection, until it ends. As judge(). */
 static bool connect_once(struct watch *w, bool last_try, int *ret_code)
 {
     struct cli *c = w->c;
@@ -123,21 +154,10 @@ static bool connect_once(struct watch *w, bool last_try, int *ret_code)
     struct err e;
     sse_restart(&w->sse);
     enum http_result result = http_send(c->http, &rq, &r, &e);
-    bool go_on = w->left > 0 && ferror(c->out.file) == 0;
-    *ret_code = EXIT_DONE;
-    if (go_on && result == HTTP_ANSWERED && r.status == 410) {
-        w->reset = true;
-    } else if (go_on && result == HTTP_ANSWERED && r.status >= 400) {
-        go_on = r.status >= 500 || r.status == 429;
-        if (!go_on || last_try) {
-            *ret_code = cli_fail_response(c, &r);
-        }
-    } else if (go_on && result != HTTP_ANSWERED && result != HTTP_BROKEN && last_try) {
-        *ret_code = cli_fail_result(c, result, &e);
-    }
+    bool go_on = judge(w, result, &r, &e, last_try, ret_code);
     http_response_close(&r);
     target_close(&t);
-    return go_on && !(last_try && !w->alive && !w->reset);
+    return go_on;
 }
 
 static void pause_ms(uint64_t ms)
