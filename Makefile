@@ -98,9 +98,15 @@ TEST_PROGS := $(B)/tests/sim/raft_fuzz $(B)/tests/harness/counter_server
 TEST_LIB_SRC := $(filter-out %_test.c tests/harness/tap.c $(patsubst $(B)/%,%.c,$(TEST_PROGS)),$(wildcard tests/unit/*.c tests/property/*.c tests/sim/*.c tests/harness/*.c))
 TEST_LIB_OBJ := $(call obj,$(TEST_LIB_SRC))
 
-$(TEST_BINS) $(TEST_PROGS): $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastred.a
+# The archives give only what a test refers to.
+$(B)/libcadastrecli.a: $(call obj,$(filter-out src/cli/main.c,$(CLI_SRC)))
+	@rm -f $@
+	$(Q)ar rcs $@ $^
+
+$(TEST_BINS) $(TEST_PROGS): $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastrecli.a $(B)/libcadastred.a
 	@echo "  LD   $@"
-	$(Q)$(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $< $(TEST_LIB_OBJ) $(TAP_OBJ) $(B)/libcadastred.a $(SERVER_LIBS) -lpthread
+	$(Q)$(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $< $(TEST_LIB_OBJ) $(TAP_OBJ) $(B)/libcadastrecli.a \
+	    $(B)/libcadastred.a $(SERVER_LIBS) -lpthread
 
 # Tests with real servers as processes of their own.
 INTEGRATION_BINS := $(patsubst %.c,$(B)/%,$(wildcard tests/integration/*_test.c))
@@ -125,7 +131,7 @@ $(BENCH_BINS): $(B)/%: $(B)/%.o $(BENCH_COMMON) $(B)/libcadastred.a
 .DELETE_ON_ERROR:
 
 .PHONY: tests-build unit
-tests-build: $(TEST_BINS)
+tests-build: $(TEST_BINS) $(TEST_PROGS) $(INTEGRATION_BINS)
 unit: $(TEST_BINS) ## The C test programs
 	prove $(patsubst %,./%,$(TEST_BINS))
 

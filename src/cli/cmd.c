@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/cmd.h"
+
+int cmd_finish(struct cli *c, int code, json_t *answer, const struct out_view *view)
+{
+    if (code == EXIT_DONE) {
+        out_object(&c->out, view, answer);
+        json_decref(answer);
+    }
+    return code;
+}
+
+int cmd_finish_rows(struct cli *c,
+                    int code,
+                    json_t *answer,
+                    const char *member,
+                    const struct out_view *view)
+{
+    if (code != EXIT_DONE) {
+        return code;
+    }
+    if (c->out.format == OUT_JSON) {
+        out_json(&c->out, answer, true);
+    } else {
+        out_rows(&c->out, view, json_object_get(answer, member));
+    }
+    json_decref(answer);
+    return code;
+}
+
+void cmd_keyspace_target(struct target *t, const struct cli *c)
+{
+    target_init(t, "/v1/keyspaces");
+    target_segment(t, c->args->operands[0]);
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The nouns' commands, and what their handlers share. */
+#ifndef CLI_CMD_H
+#define CLI_CMD_H
+
+#include "cli/cli.h"
+
+extern const struct cli_command keyspace_commands[];
+extern const struct cli_command partition_commands[];
+extern const struct cli_command route_commands[];
+extern const struct cli_command validate_commands[];
+extern const struct cli_command map_commands[];
+extern const struct cli_command watch_commands[];
+extern const struct cli_command changes_commands[];
+extern const struct cli_command diff_commands[];
+extern const struct cli_command node_commands[];
+extern const struct cli_command operation_commands[];
+extern const struct cli_command server_commands[];
+extern const struct cli_command watchers_commands[];
+extern const struct cli_command command_commands[];
+extern const struct cli_command audit_commands[];
+extern const struct cli_command backup_commands[];
+extern const struct cli_command status_commands[];
+extern const struct cli_command doctor_commands[];
+extern const struct cli_command completion_commands[];
+
+extern const struct out_view cmd_operation_view; /* cmd_operation.c */
+extern const struct out_view cmd_change_view;    /* cmd_changes.c */
+/* A cell of an array of routes: "17[g, p)@42 n1". */
+void cmd_put_routes(struct buf *cell, const json_t *routes);
+
+/* Prints `answer` and drops it, when `code` is EXIT_DONE. Returns `code`. */
+int cmd_finish(struct cli *c, int code, json_t *answer, const struct out_view *view);
+/* The same for an answer whose rows are in `member`. */
+int cmd_finish_rows(struct cli *c,
+                    int code,
+                    json_t *answer,
+                    const char *member,
+                    const struct out_view *view);
+/* /v1/keyspaces/{operand 0} */
+void cmd_keyspace_target(struct target *t, const struct cli *c);
+
+#endif

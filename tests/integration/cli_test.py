@@ -1,0 +1,610 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The cadastre command against mock servers on loopback: failover, redirects, retries, exits, streams.
+
+    cli_test.py build/release/cadastre
+"""
+import http.server
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+from urllib.parse import parse_qs, urlsplit
+
+CADASTRE = None
+DEADLINE_S = 30
+
+ROUTE = {"keyspace": "orders", "partition": 17, "epoch": 42, "mod_revision": 42, "end": "p",
+         "state": "active", "primary": {"node": "n1", "address": "10.0.0.1:9000"}, "authority": "static",
+         "replicas": [{"node": "n1", "address": "10.0.0.1:9000", "role": "primary"}], "max_age_ms": 30000}
+KEYSPACE = {"name": "orders", "id": 3, "scheme": "range", "key_encoding": "utf8", "authority": "exclusive",
+            "replicas": {"sync": 0, "async": 0}, "placement": {"require": {}}, "policy": {}, "partitions": 1,
+            "created_revision": 9, "mod_revision": 9, "created_at": "2026-11-30T11:52:02.123Z", "revision": 41}
+
+
+def problem(status, code, **more):
+    body = {"type": "/problems/" + code, "title": "No", "status": status, "code": code, "detail": "told so"}
+    return status, {"Content-Type": "application/problem+json"}, json.dumps(body | more)
+
+
+class Cut(Exception):
+    """Raised by an answer to close the connection without one."""
+
+
+class Mock:
+    """A server whose `answer(request)` gives (status, headers, body) for each request; keeps them in `seen`."""
+
+    def __init__(self, answer):
+        mock = self
+        self.answer, self.seen, self.lock = answer, [], threading.Lock()
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def handle_any(self):
+                url = urlsplit(self.path)
+                length = int(self.headers.get("Content-Length") or 0)
+                request = {"method": self.command, "path": url.path, "target": self.path,
+                           "query": {k: v[0] for k, v in parse_qs(url.query, keep_blank_values=True).items()},
+                           "headers": self.headers, "body": self.rfile.read(length).decode()}
+                with mock.lock:
+                    mock.seen.append(request)
+                try:
+                    status, headers, body = mock.answer(request)
+                except Cut:
+                    self.close_connection = True
+                    self.connection.shutdown(socket.SHUT_RDWR)
+                    return
+                data = body.encode() if isinstance(body, str) else body
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                if "Content-Length" not in headers:
+                    self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+                self.close_connection = "Content-Length" in headers
+
+            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_any
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.url = "http://127.0.0.1:%d" % self.server.server_address[1]
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True)
+        self.thread.start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+    def keys(self):
+        return [r["headers"].get("Idempotency-Key") for r in self.seen]
+
+
+def reply(body, status=200, **headers):
+    named = {name.replace("_", "-"): str(value) for name, value in headers.items()}
+    return status, {"Content-Type": "application/json"} | named, body if isinstance(body, (str, bytes)) else json.dumps(body)
+
+
+def closed_url():
+    """An address that refuses connections."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return "http://127.0.0.1:%d" % s.getsockname()[1]
+
+
+class CliTest(unittest.TestCase):
+    def mock(self, answer):
+        mock = Mock(answer)
+        self.addCleanup(mock.close)
+        return mock
+
+    def mock_list(self, *answers):
+        """Answers in turn; the last one for ever."""
+        left = list(answers)
+
+        def answer(_):
+            return left.pop(0) if len(left) > 1 else left[0]
+        return self.mock(answer)
+
+    def run_cli(self, urls, *args, code=0, stdin=subprocess.DEVNULL, env=None):
+        endpoints = urls if isinstance(urls, str) else ",".join(u if isinstance(u, str) else u.url for u in urls)
+        command = [CADASTRE, "-e", endpoints, "--timeout", "5s", *args]
+        got = subprocess.run(command, stdin=stdin, capture_output=True, text=True, timeout=DEADLINE_S,
+                             env=os.environ | {"http_proxy": closed_url()} | (env or {}), check=False)
+        self.assertEqual(got.returncode, code, "%s\nstdout: %s\nstderr: %s" % (args, got.stdout, got.stderr))
+        return got
+
+    # --- requests and output ---
+
+    def test_a_read_asks_what_it_was_told(self):
+        m = self.mock_list(reply(ROUTE | {"revision": 45}))
+        got = self.run_cli([m], "route", "get", "orders", "a b/é", "--consistency", "linearizable",
+                           "--min-revision", "44", "--max-staleness", "2s", "-o", "json")
+        self.assertEqual(json.loads(got.stdout), ROUTE | {"revision": 45})
+        self.assertEqual(m.seen[0]["path"], "/v1/keyspaces/orders/route")
+        self.assertEqual(m.seen[0]["query"], {"key": "a b/é", "consistency": "linearizable", "min_revision": "44",
+                                              "timeout_ms": "3750", "max_staleness_ms": "2000"})
+        self.assertIsNone(m.seen[0]["headers"].get("Idempotency-Key"))
+        self.assertEqual(got.stderr, "")
+
+    def test_a_table(self):
+        m = self.mock_list(reply(ROUTE | {"revision": 45}))
+        lines = self.run_cli([m], "route", "get", "orders", "m").stdout.splitlines()
+        self.assertEqual(lines[0].split(), ["KEYSPACE", "PARTITION", "EPOCH", "RANGE", "STATE", "PRIMARY", "ADDRESS",
+                                            "AUTHORITY", "REPLICAS"])
+        self.assertEqual(lines[1].split(), ["orders", "17", "42", "[,", "p)", "active", "n1", "10.0.0.1:9000",
+                                            "static", "n1"])
+        self.assertEqual(len(lines), 2)
+        bare = self.run_cli([m], "route", "get", "orders", "m", "--no-headers").stdout.splitlines()
+        self.assertEqual(len(bare), 1)
+
+    def test_create_sends_all_it_was_given(self):
+        m = self.mock_list(reply(KEYSPACE, 201))
+        self.run_cli([m], "keyspace", "create", "orders", "--split", "g", "--splits-file", "-", "--sync", "1",
+                     "--require", "region=eu-1,eu-2", "--spread", "zone", "--policy", '{"uneven_size":50}',
+                     "--key-encoding", "utf8", "--authority", "affinity", "--expect-revision", "7",
+                     "--delimiter", "/", "--fields", "1", "--partitions", "4", "--scheme", "hash",
+                     stdin=self.stdin("k\np\n"))
+        self.assertEqual(json.loads(m.seen[0]["body"]), {
+            "name": "orders", "scheme": "hash", "key_encoding": "utf8", "authority": "affinity", "partitions": 4,
+            "partition_key": {"delimiter": "/", "fields": 1}, "splits": ["g", "k", "p"], "replicas": {"sync": 1},
+            "expect_revision": 7, "placement": {"require": {"region": ["eu-1", "eu-2"]}, "spread": "zone"},
+            "policy": {"uneven_size": 50}})
+        self.assertEqual(m.seen[0]["headers"]["Content-Type"], "application/json")
+
+    def stdin(self, text):
+        f = tempfile.TemporaryFile("w+")
+        self.addCleanup(f.close)
+        f.write(text)
+        f.seek(0)
+        return f
+
+    def test_every_mutation_sends_its_request(self):
+        members = {"cluster": "c", "generation": 1, "servers": [], "revision": 46}
+        operation = {"id": "19", "kind": "move", "keyspace": "orders", "partition": 17, "state": "done", "revision": 45}
+        table = [
+            (["keyspace", "update", "orders", "--sync", "2"], "PATCH", "/v1/keyspaces/orders",
+             {"replicas": {"sync": 2}}, KEYSPACE),
+            (["keyspace", "delete", "orders", "-y"], "DELETE", "/v1/keyspaces/orders?confirm=orders", None,
+             {"revision": 9}),
+            (["partition", "split", "orders", "17", "--at", "m", "--at", "n", "--expect-epoch", "42"], "POST",
+             "/v1/keyspaces/orders/partitions/17/split", {"at": ["m", "n"], "expect_epoch": 42},
+             {"revision": 46, "parent": 17, "children": [ROUTE]}),
+            (["partition", "merge", "orders", "17", "--with", "18"], "POST",
+             "/v1/keyspaces/orders/partitions/17/merge", {"with": 18}, {"revision": 46, "route": ROUTE}),
+            (["partition", "move", "orders", "17", "--from", "n1", "--to", "n2", "--empty"], "POST",
+             "/v1/keyspaces/orders/partitions/17/move", {"from": "n1", "to": "n2", "empty": True}, operation),
+            (["partition", "pin", "orders", "17"], "PATCH", "/v1/keyspaces/orders/partitions/17", {"pinned": True},
+             ROUTE),
+            (["partition", "unpin", "orders", "17"], "PATCH", "/v1/keyspaces/orders/partitions/17",
+             {"pinned": False}, ROUTE),
+            (["partition", "limit", "orders", "17", "9000"], "PATCH", "/v1/keyspaces/orders/partitions/17",
+             {"rate_limit": {"requests_per_s": 9000}}, ROUTE),
+            (["partition", "limit", "orders", "17", "none"], "PATCH", "/v1/keyspaces/orders/partitions/17",
+             {"rate_limit": None}, ROUTE),
+            (["node", "register", "n1", "10.0.0.1:9000", "--label", "zone=a", "--capacity", "bytes=1KiB"], "PUT",
+             "/v1/nodes/n1", {"address": "10.0.0.1:9000", "lease": "static", "labels": {"zone": "a"},
+                              "capacity": {"bytes": 1024}},
+             {"session": 7, "lease_ms": 0, "revision": 7, "partitions": []}),
+            (["node", "remove", "n1", "--force", "--yes"], "DELETE", "/v1/nodes/n1?force=true", None, {"revision": 9}),
+            (["server", "add", "2", "--raft-address", "a:1", "--api-url", "http://a:2", "--instance", "ab",
+              "--role", "observer"], "POST", "/v1/cluster/servers",
+             {"id": 2, "raft_address": "a:1", "api_url": "http://a:2", "role": "observer", "instance": "ab"}, members),
+            (["server", "promote", "2"], "PATCH", "/v1/cluster/servers/2", {"role": "voter"}, members),
+            (["server", "demote", "2"], "PATCH", "/v1/cluster/servers/2", {"role": "observer"}, members),
+            (["server", "remove", "2", "-y"], "DELETE", "/v1/cluster/servers/2", None, members),
+        ]
+        for args, method, target, body, answer in table:
+            with self.subTest(" ".join(args)):
+                m = self.mock_list(reply(answer))
+                self.run_cli([m], *args, "-o", "jsonl")
+                self.assertEqual((m.seen[0]["method"], m.seen[0]["target"]), (method, target))
+                self.assertEqual(json.loads(m.seen[0]["body"]) if m.seen[0]["body"] else None, body)
+                self.assertRegex(m.seen[0]["headers"]["Idempotency-Key"], "^[0-9a-f]{32}$")
+
+    def test_reads_of_every_noun(self):
+        cluster = {"cluster": "c", "generation": 1, "id": 1, "leader": 1, "term": 2, "revision": 4, "servers": [
+            {"id": 1, "raft_address": "a:1", "api_url": "http://a:2", "role": "voter"}]}
+        table = [
+            (["keyspace", "list"], "/v1/keyspaces?limit=10000", {"revision": 1, "keyspaces": [KEYSPACE]}, "orders"),
+            (["keyspace", "get", "orders"], "/v1/keyspaces/orders", KEYSPACE, "orders"),
+            (["partition", "list", "orders", "--limit", "5"], "/v1/keyspaces/orders/partitions?limit=5",
+             {"revision": 1, "partitions": [ROUTE]}, "17"),
+            (["partition", "get", "orders", "17"], "/v1/keyspaces/orders/partitions/17", ROUTE, "17"),
+            (["partition", "history", "orders", "17"], "/v1/keyspaces/orders/partitions/17/history",
+             {"revision": 1, "partition": 17, "entries": [{"epoch": 42, "primary": None}]}, "42"),
+            (["partition", "check", "orders", "17", "--node", "n1", "--epoch", "42"],
+             "/v1/keyspaces/orders/partitions/17/check", {"revision": 1, "partition": 17, "epoch": 42}, "17"),
+            (["route", "batch", "orders", "a", "b"], "/v1/keyspaces/orders/routes",
+             {"revision": 1, "routes": [ROUTE, ROUTE]}, "17\n17"),
+            (["route", "range", "orders", "--start", "a", "--end", "b"],
+             "/v1/keyspaces/orders/routes?start=a&end=b&limit=10000", {"revision": 1, "routes": [ROUTE]}, "17"),
+            (["validate", "orders", "17@42", "18@44@45"], "/v1/keyspaces/orders/validate",
+             {"revision": 1, "stale": [{"partition": 17, "reason": "split", "routes": [ROUTE]}]}, "17"),
+            (["changes", "orders", "--since", "4", "--wait", "1s"], "/v1/keyspaces/orders/changes?since=4&wait_ms=1000",
+             {"from": 4, "revision": 9, "changes": [{"revision": 9, "kind": "split", "removed": [], "routes": []}]}, "9"),
+            (["diff", "orders", "--from", "4", "--to", "9"], "/v1/keyspaces/orders/diff?from=4&to=9",
+             {"from": 4, "to": 9, "revision": 9, "changes": [
+                 {"revision": 9, "kind": "split", "removed": [], "routes": []}]}, "9"),
+            (["node", "list"], "/v1/nodes?limit=10000", {"revision": 1, "nodes": [{"node": "n1"}]}, "n1"),
+            (["node", "get", "n1"], "/v1/nodes/n1", {"node": "n1"}, "n1"),
+            (["operation", "list", "--state", "done", "--keyspace", "orders", "--node", "n1", "--kind", "move"],
+             "/v1/operations?state=done&keyspace=orders&node=n1&kind=move&limit=10000",
+             {"revision": 1, "operations": [{"id": "19"}]}, "19"),
+            (["operation", "get", "19"], "/v1/operations/19", {"id": "19"}, "19"),
+            (["server", "list"], "/v1/cluster", cluster, "1"),
+            (["watchers", "--behind", "4"], "/v1/cluster/watchers?behind=4", {"revision": 4, "watchers": [{"id": 3}]}, "3"),
+            (["command", "get", "k/1"], "/v1/commands/k%2F1", {"revision": 4, "applied_revision": 3, "status": 201}, "201"),
+            (["audit"], "/v1/audit?limit=10000", {"revision": 4, "entries": [{"index": 61}]}, "61"),
+            (["status"], "/v1/cluster", cluster, "c"),
+            (["server", "transfer-leadership", "2"], "/v1/cluster/transfer-leadership", {"revision": 4}, "4"),
+            (["server", "snapshot"], "/v1/cluster/snapshot", {"revision": 4}, "4"),
+        ]
+        for args, target, answer, name in table:
+            with self.subTest(" ".join(args)):
+                m = self.mock_list(reply(answer))
+                self.assertEqual(self.run_cli([m], *args, "-o", "name").stdout, name + "\n")
+                self.assertEqual(m.seen[0]["target"], target)
+                whole = self.run_cli([m], *args, "-o", "json").stdout
+                self.assertEqual(json.loads(whole), answer)
+                self.assertNotEqual(self.run_cli([m], *args).stdout, "")
+
+    def test_pages_are_followed(self):
+        def answer(request):
+            at = int(request["query"].get("cursor", "0"))
+            page = {"revision": 4, "nodes": [{"node": "n%d" % at}]}
+            return reply(page | ({"next": str(at + 1)} if at < 2 else {}))
+        m = self.mock(answer)
+        self.assertEqual(self.run_cli([m], "node", "list", "-o", "name").stdout, "n0\nn1\nn2\n")
+        whole = json.loads(self.run_cli([m], "node", "list", "-o", "json").stdout)
+        self.assertEqual(whole, {"revision": 4, "nodes": [{"node": "n0"}, {"node": "n1"}, {"node": "n2"}]})
+        m.seen.clear()
+        got = self.run_cli([m], "node", "list", "-o", "name", "--limit", "2")
+        self.assertEqual(got.stdout, "n0\nn1\n")
+        self.assertEqual([r["query"]["limit"] for r in m.seen], ["2", "1"])
+        self.assertIn("there are more", got.stderr)
+
+    # --- exits ---
+
+    def test_exits_follow_the_problem(self):
+        table = [(400, "invalid_request", 2), (401, "unauthorized", 7), (403, "forbidden", 7),
+                 (404, "keyspace_not_found", 3), (409, "stale_epoch", 4), (410, "partition_retired", 3),
+                 (422, "idempotency_mismatch", 4), (422, "bad_split_key", 2), (500, "internal", 1),
+                 (503, "behind", 5)]
+        for status, code, exit_code in table:
+            with self.subTest(code):
+                m = self.mock_list(problem(status, code, errors=[{"pointer": "/x", "detail": "at fault"}]))
+                got = self.run_cli([m], "keyspace", "get", "orders", code=exit_code)
+                self.assertEqual(got.stdout, "")
+                self.assertEqual(got.stderr, "cadastre: told so (%s)\n  /x: at fault\n" % code)
+
+    def test_exits_follow_the_status_without_a_code(self):
+        for status, exit_code in [(401, 7), (403, 7), (404, 3), (409, 4), (410, 3), (418, 1), (500, 1), (502, 5)]:
+            with self.subTest(status):
+                m = self.mock_list((status, {"Content-Type": "text/plain"}, "no"))
+                self.run_cli([m], "keyspace", "get", "orders", code=exit_code)
+
+    def test_usage_errors_ask_nobody(self):
+        m = self.mock_list(reply(KEYSPACE))
+        for args in (["keyspace"], ["keyspace", "get"], ["keyspace", "get", "a", "--x"], ["keyspace", "delete", "a"],
+                     ["partition", "get", "a", "x"], ["validate", "a", "17"], ["validate", "a", "17@1@2@3"],
+                     ["partition", "limit", "a", "1", "0"], ["keyspace", "update", "a"],
+                     ["keyspace", "create", "a", "--require", "x"], ["keyspace", "create", "a", "--policy", "[]"],
+                     ["keyspace", "create", "a", "--fields", "1"], ["node", "register", "a", "b", "--capacity", "x=y"],
+                     ["status", "--idempotency-key", "a b"], ["node", "list", "--limit", "0"]):
+            with self.subTest(" ".join(args)):
+                got = self.run_cli([m], *args, code=2)
+                self.assertEqual(len(got.stderr.splitlines()), 1)
+        self.assertEqual(m.seen, [])
+        self.run_cli("nonsense", "status", code=2)
+
+    def test_unreachable_is_5_and_a_hang_is_6(self):
+        got = self.run_cli([closed_url(), closed_url()], "status", code=5)
+        self.assertIn("connect", got.stderr)
+        hung = socket.socket()
+        self.addCleanup(hung.close)
+        hung.bind(("127.0.0.1", 0))
+        hung.listen()
+        url = "http://127.0.0.1:%d" % hung.getsockname()[1]
+        self.run_cli(url, "status", "--timeout", "300ms", code=6)
+        got = self.run_cli(url, "keyspace", "delete", "a", "-y", "--idempotency-key", "k1", "--timeout", "300ms", code=6)
+        self.assertIn("the outcome is unknown: cadastre command get k1", got.stderr)
+
+    def test_stdout_that_is_full_is_a_failure(self):
+        m = self.mock_list(reply(KEYSPACE))
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            got = subprocess.run([CADASTRE, "-e", m.url, "keyspace", "get", "orders"], stdout=full,
+                                 stderr=subprocess.PIPE, text=True, timeout=DEADLINE_S, check=False)
+        self.assertEqual(got.returncode, 1)
+        self.assertIn("stdout", got.stderr)
+
+    # --- failover ---
+
+    def test_fails_over_to_the_next_endpoint(self):
+        m = self.mock_list(reply(KEYSPACE))
+        self.run_cli([closed_url(), m], "keyspace", "get", "orders")
+        bad = self.mock_list(problem(500, "internal"))
+        self.run_cli([bad, m], "keyspace", "get", "orders")
+        self.assertEqual(len(bad.seen), 1)
+        hung = socket.socket()
+        self.addCleanup(hung.close)
+        hung.bind(("127.0.0.1", 0))
+        hung.listen()
+        self.run_cli(["http://127.0.0.1:%d" % hung.getsockname()[1], m], "keyspace", "get", "orders", "--timeout", "2s")
+
+    def test_endpoints_from_the_environment(self):
+        m = self.mock_list(reply(KEYSPACE))
+        got = subprocess.run([CADASTRE, "keyspace", "get", "orders", "-o", "name"], capture_output=True, text=True,
+                             timeout=DEADLINE_S, env=os.environ | {"CADASTRE_ENDPOINTS": m.url}, check=False)
+        self.assertEqual((got.returncode, got.stdout), (0, "orders\n"))
+
+    def test_waits_for_a_leader(self):
+        m = self.mock_list(problem(503, "no_leader", retry_after_ms=20), problem(503, "no_leader"), reply(KEYSPACE))
+        self.run_cli([m], "keyspace", "get", "orders")
+        self.assertEqual(len(m.seen), 3)
+        never = self.mock_list(problem(503, "no_leader"))
+        got = self.run_cli([never], "keyspace", "get", "orders", "--timeout", "400ms", code=5)
+        self.assertIn("no_leader", got.stderr)
+        self.assertGreater(len(never.seen), 1)
+
+    def test_behind_is_asked_elsewhere_once(self):
+        behind, m = self.mock_list(problem(503, "behind")), self.mock_list(reply(KEYSPACE))
+        self.run_cli([behind, m], "keyspace", "get", "orders")
+        self.run_cli([behind], "keyspace", "get", "orders", code=5)
+        self.assertEqual(len(behind.seen), 2)
+
+    def test_retries_keep_the_key(self):
+        m = self.mock_list(problem(503, "outcome_unknown", retry_after_ms=10), problem(503, "no_leader"),
+                           reply({"revision": 9}, Idempotency_Replayed="true"))
+        got = self.run_cli([m], "keyspace", "delete", "orders", "-y")
+        self.assertEqual(len(set(m.keys())), 1)
+        self.assertEqual(len(m.keys()), 3)
+        self.assertRegex(m.keys()[0], "^[0-9a-f]{32}$")
+        self.assertIn("done before", got.stderr)
+        self.run_cli([m], "keyspace", "delete", "orders", "-y", "--idempotency-key", "mine-1")
+        self.assertEqual(m.keys()[-1], "mine-1")
+        self.assertNotEqual(m.keys()[0], m.keys()[-1])
+
+    def test_a_cut_mutation_is_sent_again_with_its_key(self):
+        cuts = [1]
+
+        def answer(_):
+            if cuts:
+                cuts.pop()
+                raise Cut()
+            return reply({"revision": 9})
+        m = self.mock(answer)
+        self.run_cli([m], "keyspace", "delete", "orders", "-y")
+        self.assertEqual(len(m.keys()), 2)
+        self.assertEqual(len(set(m.keys())), 1)
+
+    def test_an_open_outcome_is_said(self):
+        def answer(_):
+            raise Cut()
+        m = self.mock(answer)
+        got = self.run_cli([m], "keyspace", "delete", "a", "-y", "--idempotency-key", "k1", "--timeout", "400ms", code=5)
+        self.assertIn("the outcome is unknown: cadastre command get k1", got.stderr)
+        m = self.mock_list(problem(503, "outcome_unknown"))
+        got = self.run_cli([m], "keyspace", "delete", "a", "-y", "--idempotency-key", "k1", "--timeout", "400ms", code=5)
+        self.assertIn("cadastre command get k1", got.stderr)
+
+    # --- redirects ---
+
+    def redirect(self, location):
+        return 307, {"Location": location}, ""
+
+    def test_follows_a_redirect_to_an_endpoint(self):
+        leader = self.mock_list(reply({"revision": 9}))
+        follower = self.mock_list(self.redirect(leader.url + "/v1/elsewhere"))
+        self.run_cli([follower, leader], "keyspace", "delete", "orders", "-y")
+        self.assertEqual(len(follower.seen), 1)
+        self.assertEqual(leader.seen[0]["target"], "/v1/keyspaces/orders?confirm=orders")
+        self.assertEqual(leader.keys(), follower.keys())
+
+    def test_follows_a_redirect_to_a_member(self):
+        leader = self.mock_list(reply({"revision": 9}))
+
+        def answer(request):
+            if request["path"] == "/v1/cluster":
+                return reply({"servers": [{"id": 2, "api_url": leader.url}]})
+            return self.redirect(leader.url + request["target"])
+        follower = self.mock(answer)
+        self.run_cli([follower], "node", "register", "n1", "a:1")
+        self.assertEqual(leader.seen[0]["method"], "PUT")
+        self.assertEqual(json.loads(leader.seen[0]["body"])["address"], "a:1")
+
+    def test_never_follows_a_redirect_to_a_stranger(self):
+        stranger = self.mock_list(reply({"revision": 9}))
+
+        def answer(request):
+            if request["path"] == "/v1/cluster":
+                return reply({"servers": []})
+            return self.redirect(stranger.url + request["target"])
+        follower = self.mock(answer)
+        got = self.run_cli([follower], "keyspace", "delete", "orders", "-y", code=1)
+        self.assertIn("no member", got.stderr)
+        self.assertEqual(stranger.seen, [])
+
+    def test_a_redirect_in_circles_ends(self):
+        mocks = []
+
+        def answer(request):
+            return self.redirect(mocks[0].url + request["target"])
+        mocks.append(self.mock(answer))
+        self.run_cli([mocks[0]], "keyspace", "delete", "orders", "-y", "--timeout", "300ms", code=1)
+
+    def test_a_leader_that_died_is_waited_for(self):
+        dead = closed_url()
+        m = self.mock_list(self.redirect(dead + "/"), reply({"revision": 9}))
+        self.run_cli([m, dead], "keyspace", "delete", "orders", "-y")
+        self.assertEqual(len(m.seen), 2)
+
+    # --- streams ---
+
+    def test_map_passes_through(self):
+        lines = "".join(json.dumps(ROUTE | {"partition": i}) + "\n" for i in range(1000))
+
+        def answer(request):
+            if request["headers"]["Accept"] == "application/x-ndjson":
+                return reply(lines, Cadastre_Revision=45)
+            return reply({"revision": 45, "routes": [ROUTE]}, Cadastre_Revision=45)
+        m = self.mock(answer)
+        got = self.run_cli([m], "map", "orders", "-o", "jsonl")
+        self.assertEqual(got.stdout, lines)
+        self.assertIn("revision 45", got.stderr)
+        self.assertEqual(json.loads(self.run_cli([m], "map", "orders", "-o", "json").stdout)["revision"], 45)
+        self.assertEqual(self.run_cli([m], "map", "orders", "-o", "name", "-q").stdout.split(),
+                         [str(i) for i in range(1000)])
+        self.assertEqual(len(self.run_cli([m], "map", "orders").stdout.splitlines()), 1001)
+
+    def test_half_a_map_is_a_failure(self):
+        m = self.mock_list(reply(json.dumps(ROUTE) + "\n", Content_Length=9999))
+        got = self.run_cli([m], "map", "orders", "-o", "jsonl", code=1)
+        self.assertIn("incomplete", got.stderr)
+        self.assertEqual(len(m.seen), 1)
+
+    def test_backup_is_whole_or_not_there(self):
+        image = b"SQLite format 3\0" + bytes(range(256)) * 64
+        m = self.mock_list(reply(image, Cadastre_Revision=45))
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "b.db")
+            self.run_cli([m], "backup", path)
+            with open(path, "rb") as f:
+                self.assertEqual(f.read(), image)
+            self.run_cli([m], "backup", path, code=2)  # it is there already
+            self.run_cli([m], "backup", path, "--yes")
+            for answer in (reply(image, Content_Length=999999), reply("not a database, but long enough"),
+                           problem(503, "overloaded")):
+                os.unlink(path)
+                bad = self.mock_list(answer)
+                got = subprocess.run([CADASTRE, "-e", bad.url, "--timeout", "300ms", "backup", path],
+                                     capture_output=True, timeout=DEADLINE_S, check=False)
+                self.assertNotEqual(got.returncode, 0)
+                self.assertEqual(os.listdir(folder), [])
+                with open(path, "wb"):
+                    pass
+            self.run_cli([m], "backup", os.path.join(folder, "no", "b.db"), code=1)
+
+    def change(self, revision):
+        return {"revision": revision, "kind": "split", "removed": [17], "routes": [ROUTE]}
+
+    def events(self, *revisions):
+        text = "retry: 20\n\n: beat\n\n"
+        for r in revisions:
+            text += "id: %d\nevent: change\ndata: %s\n\n" % (r, json.dumps(self.change(r)))
+        return (200, {"Content-Type": "text/event-stream", "Content-Length": str(len(text))}, text)
+
+    def test_watch_resumes_where_it_was(self):
+        def answer(request):
+            if request["path"] == "/v1/keyspaces/orders":
+                return reply(KEYSPACE)
+            after = int(request["headers"].get("Last-Event-ID") or request["query"]["since"])
+            if after == 43:
+                raise Cut()  # once in the middle, without any answer
+            return self.events(after + 1, after + 2)
+        first = self.mock(answer)
+        second = self.mock(lambda r: self.events(44) if r["headers"]["Last-Event-ID"] == "43" else self.events(45, 46))
+        got = self.run_cli([first, second], "watch", "orders", "--count", "5", "-o", "jsonl")
+        self.assertEqual([json.loads(line)["revision"] for line in got.stdout.splitlines()], [42, 43, 44, 45, 46])
+        self.assertEqual(first.seen[1]["query"], {"since": "41"})
+        self.assertEqual(first.seen[1]["headers"]["Accept"], "text/event-stream")
+
+    def test_watch_of_a_part(self):
+        m = self.mock(lambda r: self.events(8))
+        got = self.run_cli([m], "watch", "orders", "--since", "7", "--start", "a", "--end", "b", "--count", "1")
+        self.assertEqual(m.seen[0]["query"], {"since": "7", "start": "a", "end": "b"})
+        self.assertEqual(got.stdout.splitlines()[1].split(), ["8", "split", "17", "17[,", "p)@42", "n1"])
+
+    def test_watch_handles_a_reset(self):
+        streams = [(200, {"Content-Type": "text/event-stream"},
+                    "retry: 10\n\nid: 5\nevent: change\ndata: %s\n\nevent: reset\ndata: {}\n\n" % json.dumps(self.change(5))),
+                   problem(410, "compacted"), self.events(42)]
+
+        def answer(request):
+            if request["path"] == "/v1/keyspaces/orders":
+                return reply(KEYSPACE)
+            return streams.pop(0)
+        m = self.mock(answer)
+        got = self.run_cli([m], "watch", "orders", "--since", "4", "--count", "2", "-o", "jsonl")
+        rows = [json.loads(line) for line in got.stdout.splitlines()]
+        self.assertEqual([(r["revision"], r["kind"]) for r in rows], [(5, "split"), (41, "reset"), (41, "reset"), (42, "split")])
+        watches = [r for r in m.seen if r["path"].endswith("/watch")]
+        self.assertEqual([r["query"]["since"] for r in watches], ["4", "41", "41"])
+        self.assertEqual([r["headers"].get("Last-Event-ID") for r in watches], [None, None, None])
+        self.assertIn("fetch the map again", got.stderr)
+
+    def test_watch_ends_at_once_when_it_can_not_be(self):
+        m = self.mock_list(problem(404, "keyspace_not_found"))
+        self.run_cli([m], "watch", "orders", code=3)
+        self.run_cli([m], "watch", "orders", "--since", "1", code=3)
+
+    # --- doctor ---
+
+    def server(self, index, state_hash, generation=1, ready=200, servers=()):
+        def answer(request):
+            if request["path"] == "/readyz":
+                return ready, {"Content-Type": "text/plain"}, "x\n"
+            return reply({"cluster": "c" * 32, "generation": generation, "id": 1, "applied_index": index(),
+                          "state_hash": state_hash, "servers": [{"api_url": u} for u in servers]})
+        return self.mock(answer)
+
+    def test_doctor(self):
+        a = self.server(lambda: 7, "a" * 32)
+        b = self.server(lambda: 7, "a" * 32, servers=[a.url])
+        got = self.run_cli([b], "doctor", "-o", "json")  # finds the other one by itself
+        self.assertEqual([s["verdict"] for s in json.loads(got.stdout)["servers"]], ["ok", "ok"])
+        moving = iter(range(6, 99))
+        late = self.server(lambda: next(moving), "a" * 32)
+        self.run_cli([a, late], "doctor")
+        for other, word in ((self.server(lambda: 7, "b" * 32), "differs"),
+                            (self.server(lambda: 7, "a" * 32, generation=2), "generation"),
+                            (self.server(lambda: 7, "a" * 32, ready=503), "not ready"),
+                            (self.server(lambda: 8, "a" * 32), "never seen"),
+                            (closed_url(), "connect")):
+            with self.subTest(word):
+                got = self.run_cli([a, other], "doctor", code=1)
+                self.assertIn(word, got.stdout)
+                self.assertIn("1 of 2 servers", got.stderr)
+
+    # --- the rest ---
+
+    def test_help_and_version(self):
+        for args in ([], ["keyspace"], ["keyspace", "create"], ["watch"]):
+            got = self.run_cli("http://a", *args, "--help")
+            self.assertIn("Examples:\n  cadastre ", got.stdout)
+            self.assertEqual(got.stderr, "")
+        self.assertRegex(self.run_cli("http://a", "--version").stdout, r"^cadastre \d+\.\d+\.\d+\n$")
+
+    def test_bash_completion_completes(self):
+        script = self.run_cli("http://a", "completion", "bash").stdout
+        for words, wanted in ((["cadastre", "keys"], "keyspace"), (["cadastre", "-e", "x", "partition", "spl"], "split"),
+                              (["cadastre", "partition", "split", "orders", "--expect-e"], "--expect-epoch"),
+                              (["cadastre", "-o", "jsonl"], "jsonl"), (["cadastre", "watch", "orders", "--si"], "--since")):
+            ask = "%s\nCOMP_WORDS=(%s); COMP_CWORD=%d; _cadastre; echo \"${COMPREPLY[*]}\"" % (
+                script, " ".join(words), len(words) - 1)
+            got = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+            self.assertEqual((got.stdout, got.stderr), (wanted + "\n", ""), words)
+
+
+def main():
+    global CADASTRE
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    CADASTRE = os.path.abspath(sys.argv.pop(1))
+    result = unittest.main(exit=False, verbosity=1).result
+    failed = len(result.failures) + len(result.errors)
+    print("%d passed, %d failed" % (result.testsRun - len({f[0].id() for f in result.failures + result.errors}), failed))
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
