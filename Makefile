@@ -172,6 +172,14 @@ test: deps-test ## Installs, builds and passes every test that CI runs
 lint: ## Includes, banned calls, sizes (a ratchet), formatting, error lists, man pages
 	@tests/lint/run.sh
 
+.PHONY: contract contract-lint contract-selftest
+contract: all ## openapi.yaml's examples against a live server, validated (needs npm)
+	tests/contract/run.sh $(B)
+contract-lint: ## openapi.yaml against its ruleset and its own examples
+	tests/contract/lint.sh
+contract-selftest: ## The contract test against a server made of openapi.yaml's examples
+	cd tests/contract && node selftest.mjs
+
 .PHONY: asan tsan
 asan: ## The C tests under AddressSanitizer and UBSan
 	@$(MAKE) --no-print-directory VARIANT=asan all unit

@@ -125,26 +125,6 @@ void h_openapi(struct exchange *x)
     exchange_reply(x, 200, "application/yaml");
 }
 
-static const char *method_name(enum api_method method)
-{
-    switch (method) {
-    case API_GET:
-    case API_HEAD:
-        return "GET";
-    case API_POST:
-        return "POST";
-    case API_PUT:
-        return "PUT";
-    case API_PATCH:
-        return "PATCH";
-    case API_DELETE:
-        return "DELETE";
-    case API_METHOD_OTHER:
-        break;
-    }
-    return "OTHER";
-}
-
 void h_index(struct exchange *x)
 {
     struct buf *out = exchange_out(x);
@@ -155,8 +135,17 @@ void h_index(struct exchange *x)
     buf_put_str(out, ",\"contract\":\"/openapi.yaml\",\"endpoints\":[");
     for (size_t i = 0; i < count; i++) {
         buf_printf(out, "%s\n{\"method\":\"%s\",\"path\":\"%s\"}", i > 0 ? "," : "",
-                   method_name(routes[i].method), routes[i].pattern);
+                   api_method_name(routes[i].method), routes[i].pattern);
     }
     buf_put_str(out, "\n]}\n");
     exchange_reply(x, 200, NULL);
+}
+
+void api_list_routes(FILE *out)
+{
+    size_t count;
+    const struct api_route *routes = api_routes(&count);
+    for (size_t i = 0; i < count; i++) {
+        (void)fprintf(out, "%s %s\n", api_method_name(routes[i].method), routes[i].pattern);
+    }
 }

@@ -26,17 +26,6 @@ void request_begin(struct exchange *x, const char *target)
     x->raw = slice_of(exchange_strdup(x, slice_of(target, len)), len);
 }
 
-static enum api_method method_of(const char *text)
-{
-    static const char *const names[] = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"};
-    for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strcmp(text, names[i]) == 0) {
-            return (enum api_method)i;
-        }
-    }
-    return API_METHOD_OTHER;
-}
-
 static bool is_upper_word(const char *text)
 {
     const char *p = text;
@@ -50,7 +39,7 @@ void request_head_open(struct head *h, struct exchange *x, const char *method, c
 {
     size_t method_len = strlen(method);
     *h = (struct head){.x = x, .at = version + strlen("HTTP/1.1") + 2};
-    x->method = method_of(method);
+    x->method = api_method_of(method);
     x->http_1_0 = strcmp(version, "HTTP/1.0") == 0;
     if (method + method_len + 1 != x->wire || x->wire + x->raw.len + 1 != version) {
         h->bad = "the request line has a NUL byte or more than one blank in a row";

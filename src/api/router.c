@@ -151,19 +151,35 @@ bool router_find(const struct router *r,
     return true;
 }
 
+static const char *const method_names[METHODS] = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"};
+
+const char *api_method_name(enum api_method method)
+{
+    return (unsigned)method < METHODS ? method_names[method] : "OTHER";
+}
+
+enum api_method api_method_of(const char *text)
+{
+    for (unsigned m = 0; m < METHODS; m++) {
+        if (strcmp(text, method_names[m]) == 0) {
+            return (enum api_method)m;
+        }
+    }
+    return API_METHOD_OTHER;
+}
+
 void router_allow(unsigned allowed, char out[ROUTER_ALLOW_SIZE])
 {
-    static const char *const names[METHODS] = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"};
     size_t len = 0;
     for (unsigned m = 0; m < METHODS; m++) {
         if ((allowed & 1U << m) == 0) {
             continue;
         }
         const char *comma = len > 0 ? ", " : "";
-        size_t n = strlen(comma), k = strlen(names[m]);
+        size_t n = strlen(comma), k = strlen(method_names[m]);
         ASSERT(len + n + k < ROUTER_ALLOW_SIZE);
         memcpy(out + len, comma, n);
-        memcpy(out + len + n, names[m], k);
+        memcpy(out + len + n, method_names[m], k);
         len += n + k;
     }
     out[len] = '\0';

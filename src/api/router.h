@@ -6,6 +6,8 @@
 
 #include "api/exchange.h"
 
+#include <stdio.h>
+
 enum {
     API_ROUTE_MUTATES = 1, /* a command: http.c only counts them apart; guards may ask */
     API_ROUTE_READS = 2, /* also takes consistency, min_revision, timeout_ms and max_staleness_ms */
@@ -30,6 +32,13 @@ struct api_route {
 
 /* The server's table: routes.c. */
 const struct api_route *api_routes(size_t *ret_count);
+
+/* "GET"; "OTHER" for API_METHOD_OTHER. */
+const char *api_method_name(enum api_method method);
+enum api_method api_method_of(const char *text);
+
+/* "METHOD /path" a line, for comparing with openapi.yaml. */
+void api_list_routes(FILE *out);
 
 struct router;
 
