@@ -111,7 +111,7 @@ enum store_mode {
     STORE_READ    /* for readers, snapshots, checks */
 };
 
-/* ERR_IO with the reason; then nothing is open. */
+/* ERR_IO or ERR_CORRUPT with the reason; then nothing is open. */
 enum err_code store_conn_open(struct store_conn *c,
                               const char *path,
                               enum store_mode mode,
