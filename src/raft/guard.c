@@ -480,18 +480,34 @@ static void recv_result_as_leader(struct guard *g, struct raft_message *m)
 }
 
 /* L21: whether a vote counts is for the candidate's configuration to say, which may be newer than
- * ours (dissertation, 4.1). libraft's server does not vote when its own calls it no voter. */
+ * ours, or older (dissertation, 4.1). libraft's server does not vote when its own calls it no
+ * voter. So libraft is shown one that does. L25: libraft's server votes a second time in a term if
+ * the candidate is one that it once wanted to hand over to. */
 static void recv_request_vote(struct guard *g, struct raft_message *m)
 {
-    struct raft_server *me = self(g->raft);
-    int role = me != NULL ? me->role : RAFT_VOTER;
-    if (me != NULL && on(g, GUARD_VOTES)) {
-        me->role = RAFT_VOTER;
+    struct raft *r = g->raft;
+    struct raft_transfer *transfer = r->transfer;
+    struct raft_configuration real = r->configuration;
+    struct raft_configuration shown;
+    bool show = on(g, GUARD_VOTES) && (self(r) == NULL || self(r)->role != RAFT_VOTER);
+    if (show) {
+        guard_configuration_copy(&real, &shown);
+        if (self(r) == NULL) {
+            /* The address is not looked at, and ours may be another's in an old configuration. */
+            int rv = raft_configuration_add(&shown, r->id, "-", RAFT_VOTER);
+            ASSERT(rv == 0);
+        }
+        r->configuration = shown;
+        self(r)->role = RAFT_VOTER;
+    }
+    if (on(g, GUARD_VOTES)) {
+        r->transfer = NULL;
     }
     g->recv(&g->outer, m);
-    me = self(g->raft);
-    if (me != NULL) {
-        me->role = role;
+    r->transfer = transfer;
+    if (show) {
+        raft_configuration_close(&r->configuration);
+        r->configuration = real;
     }
 }
 

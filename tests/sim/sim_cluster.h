@@ -22,6 +22,7 @@ struct cluster_options {
     unsigned measures; /* of the guard; 0: bare libraft, no guard installed */
     unsigned snapshot_threshold, snapshot_trailing;
     unsigned batch_entries_max; /* the guard's cap: small, to be met often */
+    bool careless; /* changes of the membership do not wait for all voters to be well */
 };
 
 struct cluster_counts {

@@ -213,6 +213,7 @@ static void run_child(uint64_t seed, const struct schedule_options *options, int
         .snapshot_threshold = 1u << 30,
         .snapshot_trailing = 1u << 20,
         .batch_entries_max = 1 + below(&r, 8),
+        .careless = below(&r, 2) == 0,
     };
     if (has(&r, CLASS_SNAPSHOT)) {
         cluster.snapshot_threshold = 3 + below(&r, 20);
