@@ -58,7 +58,7 @@ void confirm_turn(struct replica *r)
     struct confirm *c = &r->confirm;
     answer_all(r, &c->lost, ERR_NOT_LEADER);
     if ((c->waiting == NULL && !c->nudged) || c->in_flight || !replica_leads(r) ||
-        r->raft.transfer != NULL) {
+        r->transfer.busy) {
         return;
     }
     c->riding = c->waiting;

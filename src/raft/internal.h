@@ -55,6 +55,8 @@ struct propose {
 
 void propose_init(struct replica *r);
 void propose_turn(struct replica *r);
+/* Nothing in flight? */
+bool propose_idle(const struct replica *r);
 /* Leadership went: what waits is surely not applied. */
 void propose_fail_queue(struct replica *r);
 int propose_apply(struct raft_fsm *fsm, const struct raft_buffer *buf, void **result);
@@ -117,7 +119,7 @@ bool members_connected(const struct replica *r, uint64_t id);
 struct transfer {
     struct raft_transfer request; /* libraft's send still points here after the callback: it lives
                                      as long as we do */
-    bool busy, told;              /* told: libraft called back */
+    bool busy, asked, told; /* asked: libraft has the request; told: it called back */
     uint64_t target, deadline_ms;
     replica_member_cb cb;
     void *arg;

@@ -75,6 +75,16 @@ void propose_fail_queue(struct replica *r)
     fail_all(first, ERR_NOT_LEADER);
 }
 
+bool propose_idle(const struct replica *r)
+{
+    for (unsigned i = 0; i < REPLICA_IN_FLIGHT_MAX; i++) {
+        if (r->propose.groups[i].state == GROUP_IN_FLIGHT) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void fail_group(struct group *g, enum err_code status)
 {
     struct proposal *first = g->first;
@@ -206,13 +216,12 @@ void propose_turn(struct replica *r)
             fail_group(&q->groups[i], ERR_OUTCOME_UNKNOWN);
         }
     }
-    if (q->hold) {
-        return;
+    if (q->hold || r->transfer.busy) {
+        return; /* a transfer either succeeds, or they go on after it */
     }
     for (unsigned i = 0; i < REPLICA_IN_FLIGHT_MAX; i++) {
-        /* During a transfer they wait: it either succeeds, or they go on. */
         if (q->first != NULL && q->groups[i].state == GROUP_FREE && replica_leads(r) &&
-            r->raft.transfer == NULL && !propose_group(r, &q->groups[i])) {
+            !propose_group(r, &q->groups[i])) {
             return;
         }
     }

@@ -32,30 +32,45 @@ static uint64_t most_caught_up(const struct replica *r)
     return best;
 }
 
-/* Begins, in a turn. */
+/* Picks and checks the target, in a turn. */
 static void begin(struct replica *r)
 {
     struct transfer *t = &r->transfer;
     uint64_t id = t->target != 0 ? t->target : most_caught_up(r);
     const struct raft_server *s = id != 0 ? replica_server(r, id) : NULL;
-    if (!replica_leads(r)) {
-        finish(t, ERR_NOT_LEADER);
-    } else if (id == r->identity.is.id) {
+    if (id == r->identity.is.id) {
         finish(t, ERR_OK);
-    } else if (id == 0) {
-        finish(t, ERR_QUORUM_AT_RISK);
-    } else if (s == NULL || s->role != RAFT_VOTER) {
+    } else if (id != 0 && (s == NULL || s->role != RAFT_VOTER)) {
         finish(t, ERR_SERVER_NOT_FOUND);
-    } else if (!members_connected(r, id)) {
+    } else if (id == 0 || !members_connected(r, id)) {
         finish(t, ERR_QUORUM_AT_RISK);
     } else {
         t->target = id;
+        t->asked = false;
+        t->deadline_ms = uv_now(r->loop) + 2 * r->options.election_ms;
+    }
+}
+
+/* The target must not be in the middle of a write when it is told, or it ignores that. Nothing is proposed meanwhile. */
+static bool target_is_idle(const struct replica *r)
+{
+    return !r->confirm.in_flight && propose_idle(r) &&
+           replica_match(r, r->transfer.target) ==
+               raft_last_index((struct raft *)(uintptr_t)&r->raft);
+}
+
+static void lead_out(struct replica *r)
+{
+    struct transfer *t = &r->transfer;
+    if (t->asked && t->told) {
+        t->asked = false; /* it did not take over in time: once more, if there is time */
+    }
+    if (uv_now(r->loop) >= t->deadline_ms && !t->asked) {
+        finish(t, ERR_OUTCOME_UNKNOWN);
+    } else if (!t->asked && target_is_idle(r)) {
         t->told = false;
         t->request.data = t;
-        t->deadline_ms = uv_now(r->loop) + 3 * r->options.election_ms;
-        if (raft_transfer(&r->raft, &t->request, id, on_transferred) != 0) {
-            finish(t, ERR_NOT_LEADER);
-        }
+        t->asked = raft_transfer(&r->raft, &t->request, t->target, on_transferred) == 0;
     }
 }
 
@@ -68,14 +83,21 @@ void transfer_turn(struct replica *r)
         return;
     }
     if (t->deadline_ms == 0) {
-        begin(r);
+        if (replica_leads(r)) {
+            begin(r);
+        } else {
+            finish(t, ERR_NOT_LEADER);
+        }
+        return;
+    }
+    if (r->raft.state == RAFT_LEADER) {
+        lead_out(r);
         return;
     }
     raft_leader(&r->raft, &leader, &address);
-    bool gone = r->raft.state != RAFT_LEADER;
-    if (gone && leader == t->target) {
+    if (leader == t->target) {
         finish(t, ERR_OK);
-    } else if ((t->told && !gone) || (gone && leader != 0) || uv_now(r->loop) >= t->deadline_ms) {
+    } else if (leader != 0 || uv_now(r->loop) >= t->deadline_ms + r->options.election_ms) {
         finish(t, ERR_OUTCOME_UNKNOWN); /* the target may yet act on what it was told */
     }
 }

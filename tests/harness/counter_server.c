@@ -663,6 +663,7 @@ int main(int argc, char **argv)
     }
     if (code != ERR_OK) {
         say("* failed %s %s", err_slug(code), e.detail);
+        (void)uv_loop_close(&loop); /* busy when the replica listens already: the process ends */
         return code == ERR_INVALID_REQUEST ? EXIT_FLAGS : EXIT_DATA;
     }
     uv_pipe_init(&loop, &in, 0);
