@@ -151,7 +151,13 @@ def change_something(c, rand, router, cities):
     elif kind == "merge":
         if "end" not in route:
             return None
-        answer = c.call("POST", path + "/merge", {"with": router.lookup(route["end"])["partition"]})
+        neighbour = router.lookup(route["end"])
+        if neighbour["primary"] != route["primary"]:  # parts of different owners can't become one
+            c.call(
+                "POST", f"/v1/keyspaces/cities/partitions/{neighbour['partition']}/move",
+                {"from": neighbour["primary"]["node"], "to": route["primary"]["node"], "empty": True},
+            )
+        answer = c.call("POST", path + "/merge", {"with": neighbour["partition"]})
     else:
         to = rand.choice([n for n, _, _ in NODES if n != route["primary"]["node"]])
         answer = c.call("POST", path + "/move", {"from": route["primary"]["node"], "to": to, "empty": True})
