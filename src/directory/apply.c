@@ -248,7 +248,7 @@ static struct dir_effects *make_effects(struct apply *a, uint64_t index, const s
     copy_text(e->request_id, sizeof e->request_id, cmd->request_id);
     copy_text(e->idempotency_key, sizeof e->idempotency_key, cmd->idempotency_key);
     copy_text(e->subject, sizeof e->subject, a->subject);
-    state_meta(a->s, &e->meta);
+    dir_meta_of(a->s, &e->meta);
     e->rows = a->rows;
     e->row_count = a->row_count;
     a->rows = NULL;

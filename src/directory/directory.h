@@ -128,6 +128,8 @@ void directory_load_row(struct directory *d, struct dir_object *row);
 enum err_code directory_load_end(struct directory *d, struct err *e) MUST_CHECK;
 
 /* The scalars as canonical bytes (without the hash and the index: what the state hash covers), and back. */
+/* The scalars of a state. */
+void dir_meta_of(const struct dir_view *v, struct dir_view_meta *ret_meta);
 void dir_meta_encode(const struct dir_view_meta *m, struct buf *out);
 enum err_code dir_meta_decode(struct slice bytes, struct dir_view_meta *ret_meta, struct err *e) MUST_CHECK;
 

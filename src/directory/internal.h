@@ -68,7 +68,6 @@ struct dir_object *state_remove(struct dir_view *s, const struct dir_object *row
 /* Takes a keyspace's map out of the index; its partitions are still in their table. NULL when there is none. */
 struct dir_map *state_detach_map(struct dir_view *s, uint64_t keyspace);
 
-void state_meta(const struct dir_view *s, struct dir_view_meta *ret_meta);
 struct hash128 state_scalar_hash(const struct dir_view *s);
 struct hash128 state_row_hash(const struct dir_object *row, struct buf *scratch);
 

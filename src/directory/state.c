@@ -255,7 +255,7 @@ struct dir_object *state_remove(struct dir_view *s, const struct dir_object *row
     }
 }
 
-void state_meta(const struct dir_view *s, struct dir_view_meta *ret_meta)
+void dir_meta_of(const struct dir_view *s, struct dir_view_meta *ret_meta)
 {
     memset(ret_meta, 0, sizeof *ret_meta);
     memcpy(ret_meta->cluster, s->cluster, sizeof ret_meta->cluster);
@@ -277,7 +277,7 @@ struct hash128 state_scalar_hash(const struct dir_view *s)
     uint8_t bytes[512];
     /* On the stack: this runs twice a command. */
     struct buf b = {.data = bytes, .cap = sizeof bytes, .max = sizeof bytes};
-    state_meta(s, &meta);
+    dir_meta_of(s, &meta);
     dir_meta_encode(&meta, &b);
     ASSERT(!b.overflow && b.data == bytes);
     return hash_xxh3_128(b.data, b.len);

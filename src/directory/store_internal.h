@@ -194,7 +194,6 @@ struct dir_object *store_read_row(enum store_sql which, sqlite3_stmt *st, struct
 /* ERR_CORRUPT when there is none, or it is not of this format. */
 enum err_code
 store_read_meta(struct store_conn *c, struct dir_view_meta *m, struct err *e) MUST_CHECK;
-void store_meta_of(const struct dir_view *v, struct dir_view_meta *ret_meta);
 
 /* --- loading (store_load.c) --- */
 

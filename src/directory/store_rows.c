@@ -552,20 +552,3 @@ enum err_code store_read_meta(struct store_conn *c, struct dir_view_meta *m, str
     (void)sqlite3_reset(st); /* the step's outcome is known */
     return code;
 }
-
-void store_meta_of(const struct dir_view *v, struct dir_view_meta *ret_meta)
-{
-    *ret_meta = (struct dir_view_meta){
-        .generation = v->generation,
-        .applied_index = v->applied_index,
-        .next_id = v->next_id,
-        .time_ms = v->time_ms,
-        .unplaced = v->unplaced,
-        .revision = v->revision,
-        .compacted = v->compacted,
-        .hash = v->hash,
-        .settings = v->settings,
-    };
-    memcpy(ret_meta->cluster, v->cluster, sizeof ret_meta->cluster);
-    memcpy(ret_meta->marks, v->marks, sizeof ret_meta->marks);
-}

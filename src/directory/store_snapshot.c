@@ -401,7 +401,7 @@ store_restore(struct store *s, struct directory *d, struct slice snapshot, struc
     char *path = mem_printf("%s.restore", s->path);
     code = load_image(&h, path, d, e);
     if (code == ERR_OK) {
-        store_meta_of(directory_state(d), &meta);
+        dir_meta_of(directory_state(d), &meta);
         store_hold(s);
         cancel_snapshot(s);
         swap_files(s, path, &meta);

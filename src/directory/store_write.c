@@ -483,7 +483,7 @@ static void put_empty_meta(struct store_writer *w)
 {
     struct dir_view_meta meta;
     struct directory *d = directory_new();
-    store_meta_of(directory_state(d), &meta);
+    dir_meta_of(directory_state(d), &meta);
     directory_free(d);
     run(w, SQL_BEGIN_WRITE);
     store_put_meta(&w->conn, &meta, &w->scratch);

@@ -106,7 +106,8 @@ static struct slice row_key(const struct dir_object *o, uint8_t out[9])
     case DIR_KIND_DEDUPE:
         id = ((const struct dir_dedupe *)(const void *)o)->index;
         break;
-    default:
+    case DIR_KIND_MAP:
+    case DIR_KIND_BYTES:
         UNREACHABLE();
     }
     out[0] = o->kind;
@@ -175,11 +176,6 @@ struct image_head {
     struct dir_view_meta meta;
 };
 
-static void meta_of(const struct dir_view *v, struct dir_view_meta *ret)
-{
-    directory_meta(v, ret);
-}
-
 static int on_snapshot(struct raft_fsm *fsm, struct raft_buffer *bufs[], unsigned *n)
 {
     struct machine *m = fsm->data;
@@ -188,7 +184,7 @@ static int on_snapshot(struct raft_fsm *fsm, struct raft_buffer *bufs[], unsigne
     const struct dir_object *row;
     struct image_head head = {
         .rows = m->rows.count, .applied = m->applied, .revision = m->revision};
-    meta_of(directory_state(m->directory), &head.meta);
+    dir_meta_of(directory_state(m->directory), &head.meta);
     buf_init(&b, SIZE_MAX);
     buf_put(&b, &head, sizeof head);
     ptree_seek(&m->rows, slice_of(NULL, 0), &it);

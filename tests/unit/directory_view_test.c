@@ -191,7 +191,7 @@ static void results_read_back(void)
 static void begin_load(struct directory *d, const struct dir_view *s)
 {
     struct dir_view_meta meta;
-    state_meta(s, &meta);
+    dir_meta_of(s, &meta);
     directory_load_begin(d, &meta);
 }
 
@@ -246,7 +246,7 @@ static void scalars_read_back(void)
     struct buf b;
     struct err e;
     buf_init(&b, 4096);
-    state_meta(world_state(&w), &m);
+    dir_meta_of(world_state(&w), &m);
     dir_meta_encode(&m, &b);
     CHECK_U64(dir_meta_decode(slice_of(b.data, b.len), &back, &e), ERR_OK);
     CHECK(back.revision == m.revision && back.next_id == m.next_id && back.time_ms == m.time_ms);

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "tests/harness/tap.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,8 +41,8 @@ static struct replica *make_member(void)
     r->options.raft_address = "a:1";
     r->options.founders = list;
     r->options.founder_count = 3;
-    r->identity.is = (struct replica_identity){
-        .id = 1, .generation = 4, .used = true, .founder_count = 3};
+    r->identity.is =
+        (struct replica_identity){.id = 1, .generation = 4, .used = true, .founder_count = 3};
     for (unsigned i = 0; i < 3; i++) {
         memset(list[i].instance, (int)list[i].id, REPLICA_INSTANCE_SIZE);
     }
@@ -207,7 +208,8 @@ static int exit_of(struct replica *r, const struct hello *answer)
     int status = 0;
     pid_t pid = fork();
     if (pid == 0) {
-        (void)freopen("/dev/null", "w", stderr);
+        int nowhere = open("/dev/null", O_WRONLY);
+        (void)dup2(nowhere, STDERR_FILENO);
         peers_refused(r, answer, REFUSE_NONE);
         _exit(0);
     }

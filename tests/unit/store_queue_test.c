@@ -75,7 +75,7 @@ static void the_queue_is_bounded_and_drains(void)
     past_start(&w, 1);
     store_flush(w.s);
     struct dir_view_meta meta;
-    store_meta_of(directory_state(w.d), &meta);
+    dir_meta_of(directory_state(w.d), &meta);
     for (uint64_t i = 0; i < STORE_QUEUE_MAX + 5000; i++) {
         struct dir_effects *e = mem_zalloc(sizeof *e);
         e->index = 1000 + i;
@@ -104,7 +104,7 @@ static void what_waits_is_written_at_the_end(void)
         (void)past_random(&w);
     }
     struct dir_view_meta want;
-    store_meta_of(directory_state(w.d), &want);
+    dir_meta_of(directory_state(w.d), &want);
     store_close(w.s);
     CHECK(store_conn_open(&c, w.path, STORE_READ, &e) == ERR_OK);
     CHECK(store_read_meta(&c, &meta, &e) == ERR_OK);
