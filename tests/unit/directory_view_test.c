@@ -307,7 +307,7 @@ static void readers_and_the_writer_do_not_meet(void)
         CHECK(pthread_create(&threads[i], NULL, read_on, &readers[i]) == 0);
     }
     int done = 0;
-    while (done < 3000 || atomic_load(&readers[0].reads) < 100 ||
+    while (done < 1000 || atomic_load(&readers[0].reads) < 100 ||
            atomic_load(&readers[1].reads) < 100) {
         char at[2] = {(char)('a' + done % 20), '\0'};
         if (world_split(&w, world_at(&w, "orders", at)->id, at)->err.code != ERR_OK) {
@@ -324,7 +324,7 @@ static void readers_and_the_writer_do_not_meet(void)
         (void)pthread_join(threads[i], NULL);
         CHECK_U64(readers[i].wrong, 0);
     }
-    CHECK(world_state(&w)->revision > 1000);
+    CHECK(world_state(&w)->revision > 300);
     world_close(&w);
 }
 
