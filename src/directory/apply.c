@@ -115,14 +115,15 @@ static bool is_visible_ascii(const char *s)
 }
 
 /* What has to be right before the command may leave any trace. */
-static enum err_code check_envelope(const Cadastre__Command *cmd, struct err *e)
+static enum err_code
+check_envelope(const Cadastre__Command *cmd, const struct handler *handler, struct err *e)
 {
     if (cmd->required_version > DIR_COMMAND_VERSION) {
         return err_set(e, ERR_NOT_READY,
                        "needs version %" PRIu32 " of the commands, this server knows version %d",
                        cmd->required_version, DIR_COMMAND_VERSION);
     }
-    if (handler_of(cmd) == NULL) {
+    if (handler == NULL) {
         return err_set(e, ERR_INVALID_REQUEST, "the command has no body");
     }
     if (cmd->time_ms > DIR_REVISION_MAX) {
@@ -173,8 +174,7 @@ static void flush_counts(struct apply *a)
         if (n == NULL || c->slots[i].delta == 0) {
             continue;
         }
-        struct dir_node *copy = mem_dup(n, sizeof *n);
-        copy->object.refs = 1;
+        struct dir_node *copy = row_copy(n, sizeof *n);
         copy->partition_count = (uint64_t)((int64_t)n->partition_count + c->slots[i].delta);
         apply_put(a, copy);
     }
@@ -192,7 +192,7 @@ static enum err_code judge(struct apply *a)
         return err_set(&a->err, ERR_LIMIT_EXCEEDED, "every revision or id has been used");
     }
     uint64_t rows = a->row_count;
-    enum err_code code = handler_of(cmd)->fn(a);
+    enum err_code code = a->handler->fn(a);
     if (code != ERR_OK) {
         ASSERT(code == a->err.code && a->row_count == rows && !a->changed);
         return code;
@@ -242,7 +242,7 @@ static struct dir_effects *make_effects(struct apply *a, uint64_t index, const s
     e->changed = a->changed;
     e->kind = a->changed ? a->kind : 0;
     e->outcome = r->err.code;
-    copy_text(e->what, sizeof e->what, handler_of(cmd)->what);
+    copy_text(e->what, sizeof e->what, a->handler->what);
     (void)snprintf(e->principal, sizeof e->principal, "%s", cmd->principal);
     copy_text(e->remote, sizeof e->remote, cmd->remote);
     copy_text(e->request_id, sizeof e->request_id, cmd->request_id);
@@ -315,11 +315,12 @@ void apply_run(struct dir_view *s,
 {
     memset(ret, 0, sizeof *ret);
     struct err e = {.code = ERR_OK};
-    if (check_envelope(cmd, &e) != ERR_OK) {
+    const struct handler *handler = handler_of(cmd);
+    if (check_envelope(cmd, handler, &e) != ERR_OK) {
         ret->result = result_new(&e, s->revision, 0);
         return;
     }
-    struct apply a = {.s = s, .cmd = cmd, .rev = s->revision + 1};
+    struct apply a = {.s = s, .cmd = cmd, .handler = handler, .rev = s->revision + 1};
     buf_init(&a.scratch, SCRATCH_MAX);
     hash128_sub(&s->hash, state_scalar_hash(s));
     s->applied_index = index;

@@ -163,7 +163,7 @@ static struct dir_keyspace *keyspace_with_policy(const struct dir_keyspace *like
         policy = slice_of("{}", 2);
     }
     struct dir_keyspace *ks = mem_zalloc(sizeof *ks + policy.len + 1);
-    *ks = *like;
+    object_assign(ks, like, sizeof *ks);
     ks->object.refs = 1;
     ks->object.kind = DIR_KIND_KEYSPACE;
     ks->policy_len = (uint32_t)policy.len;
@@ -509,7 +509,9 @@ enum err_code apply_keyspace_patch(struct apply *a)
         return code;
     }
     apply_subject(a, "keyspace=%s", ks->name);
-    struct dir_keyspace next = *ks;
+    struct dir_keyspace next;
+    memset(&next, 0, sizeof next);
+    object_assign(&next, ks, sizeof next);
     code = check_patch(a, ks, &next);
     if (code != ERR_OK) {
         return code;

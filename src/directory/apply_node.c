@@ -133,8 +133,7 @@ static void show_node(struct apply *a, uint64_t id)
 {
     uint8_t key[8];
     struct dir_node *n = ptree_get(&a->s->nodes, ptree_u64_key(id, key));
-    struct dir_node *copy = mem_dup(n, sizeof *n);
-    copy->object.refs = 1;
+    struct dir_node *copy = row_copy(n, sizeof *n);
     copy->partition_count = (uint64_t)((int64_t)n->partition_count + counts_get(&a->counts, id));
     a->node = copy;
     a->session = n->session;
@@ -226,7 +225,7 @@ static void drop_copy(struct apply *a, struct dir_partition *p, const struct dir
 {
     struct dir_replica replicas[DIR_REPLICAS_MAX];
     struct partition_arrays arrays = partition_arrays(p);
-    struct dir_partition like = *p;
+    struct dir_partition like = partition_like(p);
     uint8_t count = 0;
     for (uint8_t i = 0; i < p->replica_count; i++) {
         if (p->replicas[i].node != n->id) {

@@ -151,7 +151,7 @@ enum err_code apply_split(struct apply *a)
     }
     struct touched *t = apply_touch(a, p->keyspace, DIR_CHANGE_SPLIT);
     struct partition_arrays arrays = partition_arrays(p);
-    struct dir_partition like = *p;
+    struct dir_partition like = partition_like(p);
     arrays.parents = &p->id;
     arrays.parent_count = 1;
     like.epoch = like.mod_revision = like.created = a->rev;
@@ -233,7 +233,7 @@ merged(struct apply *a, const struct dir_partition *left, const struct dir_parti
 {
     const uint64_t parents[DIR_PARENTS_MAX] = {left->id, right->id};
     struct partition_arrays arrays = partition_arrays(left);
-    struct dir_partition like = *left;
+    struct dir_partition like = partition_like(left);
     arrays.parents = parents;
     arrays.parent_count = 2;
     arrays.end_open = right->end_open;
@@ -413,7 +413,7 @@ enum err_code apply_reassign(struct apply *a)
     }
     struct dir_replica replicas[DIR_REPLICAS_MAX] = {{to->id, DIR_ROLE_PRIMARY}};
     struct partition_arrays arrays = partition_arrays(p);
-    struct dir_partition like = *p;
+    struct dir_partition like = partition_like(p);
     uint8_t n = 1;
     for (uint8_t i = partition_has_primary(p) ? 1 : 0; i < p->replica_count; i++) {
         replicas[n++] = p->replicas[i];

@@ -135,8 +135,7 @@ enum err_code apply_server_remove(struct apply *a)
     if (members(a) == 1) {
         return err_set(&a->err, ERR_QUORUM_AT_RISK, "it is the last server");
     }
-    struct dir_server *next = mem_dup(old, sizeof *old);
-    next->object.refs = 1;
+    struct dir_server *next = row_copy(old, sizeof *old);
     next->removed = true;
     next->mod_revision = a->rev;
     apply_put(a, next);

@@ -202,7 +202,7 @@ static int64_t read_once(const struct dir_feed *f,
     range[1] = first_after(f, range[0], head, revisions[1]);
     bool cut;
     uint64_t count = collect(f, keyspace, range, out, max, &cut);
-    if (atomic_load_explicit(&f->head, memory_order_acquire) - tail > FEED_SLOTS) {
+    if (atomic_load_explicit(&f->head, memory_order_acquire) - tail >= FEED_SLOTS) {
         return -2;
     }
     if (cut && count == 0) {

@@ -82,6 +82,11 @@ enum { STATE_DEDUPE_KEY_MAX = DIR_TEXT_MAX + 1 + DIR_IDEMPOTENCY_KEY_MAX };
 struct slice
 state_dedupe_key(struct slice principal, struct slice key, uint8_t out[STATE_DEDUPE_KEY_MAX]);
 
+/* Copies all but the header: a reader may be counting its reference in there. */
+void object_assign(void *to, const void *from, size_t size);
+/* A copy of one reference. */
+void *row_copy(const void *row, size_t size);
+
 /* New versions, of one reference; `like` gives all that is not an array. */
 struct partition_arrays {
     const struct dir_replica *replicas;
@@ -92,6 +97,8 @@ struct partition_arrays {
 };
 struct dir_partition *partition_new(const struct dir_partition *like,
                                     const struct partition_arrays *arrays);
+/* All that is not an array. */
+struct dir_partition partition_like(const struct dir_partition *p);
 struct dir_partition *partition_copy(const struct dir_partition *p);
 struct partition_arrays partition_arrays(const struct dir_partition *p);
 bool partition_has_primary(const struct dir_partition *p);
@@ -110,9 +117,12 @@ struct touched {
     uint32_t removed_count, removed_cap;
 };
 
+struct handler; /* apply.c's table: a name and a function for each body */
+
 struct apply {
     struct dir_view *s;
     const Cadastre__Command *cmd;
+    const struct handler *handler;
     dir_rev rev; /* that the command takes if it changes anything */
 
     /* what it comes to */

@@ -266,7 +266,7 @@ place_one(struct apply *a, struct placer *placer, const struct dir_keyspace *ks,
     const struct dir_partition *old = ptree_get(&a->s->partitions, ptree_u64_key(id, key));
     struct dir_replica replicas[DIR_REPLICAS_MAX];
     struct partition_arrays arrays = partition_arrays(old);
-    struct dir_partition like = *old;
+    struct dir_partition like = partition_like(old);
     arrays.replicas = replicas;
     arrays.replica_count = placer_pick(placer, ks, replicas);
     ASSERT(arrays.replica_count > 0);

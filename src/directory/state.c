@@ -291,6 +291,21 @@ struct hash128 state_row_hash(const struct dir_object *row, struct buf *scratch)
     return hash_xxh3_128(scratch->data, scratch->len);
 }
 
+void object_assign(void *to, const void *from, size_t size)
+{
+    const size_t header = sizeof(struct dir_object);
+    memcpy((uint8_t *)to + header, (const uint8_t *)from + header, size - header);
+}
+
+void *row_copy(const void *row, size_t size)
+{
+    struct dir_object *copy = mem_alloc(size);
+    object_assign(copy, row, size);
+    copy->refs = 1;
+    copy->kind = ((const struct dir_object *)row)->kind;
+    return copy;
+}
+
 bool partition_has_primary(const struct dir_partition *p)
 {
     return p->replica_count > 0 && p->replicas[0].role == DIR_ROLE_PRIMARY;
@@ -337,7 +352,7 @@ struct dir_partition *partition_new(const struct dir_partition *like,
                                     const struct partition_arrays *arrays)
 {
     struct dir_partition *p = mem_alloc(partition_size(arrays));
-    *p = *like;
+    object_assign(p, like, sizeof *p);
     p->object.refs = 1;
     p->object.kind = DIR_KIND_PARTITION;
     p->replica_count = arrays->replica_count;
@@ -357,6 +372,14 @@ struct dir_partition *partition_new(const struct dir_partition *like,
     at = append(at, arrays->start.data, arrays->start.len);
     (void)append(at, arrays->end.data, p->end_len);
     return p;
+}
+
+struct dir_partition partition_like(const struct dir_partition *p)
+{
+    struct dir_partition like;
+    memset(&like, 0, sizeof like);
+    object_assign(&like, p, sizeof like);
+    return like;
 }
 
 struct dir_partition *partition_copy(const struct dir_partition *p)

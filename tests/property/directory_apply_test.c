@@ -10,7 +10,7 @@
 #include <string.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { COMMANDS = 15000 };
+enum { COMMANDS = 40000 };
 #else
 enum { COMMANDS = 100000 };
 #endif
