@@ -495,15 +495,24 @@ static enum err_code check_all(struct check *k, struct err *e)
 }
 
 /* Bytes that are no database, or one with damaged pages, are a violation and not an error of the
- * check. */
-static enum err_code check_conn(struct check *k, uint64_t *ret_violations, struct err *e)
+ * check. With a header, it has to say the same as the file. */
+static enum err_code
+check_path(struct check *k, const char *path, const struct store_header *h, struct err *e)
 {
-    enum err_code code = check_all(k, e);
+    struct store_conn c;
+    enum err_code code = store_conn_open(&c, path, STORE_READ, e);
+    if (code == ERR_OK) {
+        k->c = &c;
+        code = check_all(k, e);
+        if (code == ERR_OK && h != NULL) {
+            code = store_header_matches(h, &c, e);
+        }
+        store_conn_close(&c);
+    }
     if (code == ERR_CORRUPT) {
         violation(k, "%s", e->detail);
         code = ERR_OK;
     }
-    *ret_violations = k->violations;
     return code;
 }
 
@@ -514,14 +523,9 @@ enum err_code store_check_file(const char *path,
                                struct err *e)
 {
     struct err own;
-    struct store_conn c;
-    e = e != NULL ? e : &own;
-    enum err_code code = store_conn_open(&c, path, STORE_READ, e);
-    if (code == ERR_OK) {
-        struct check k = {.c = &c, .report = report, .arg = arg};
-        code = check_conn(&k, ret_violations, e);
-        store_conn_close(&c);
-    }
+    struct check k = {.report = report, .arg = arg};
+    enum err_code code = check_path(&k, path, NULL, e != NULL ? e : &own);
+    *ret_violations = k.violations;
     return code;
 }
 
@@ -534,27 +538,20 @@ enum err_code store_check_snapshot(struct slice snapshot,
 {
     struct err own;
     struct store_header h;
-    struct store_conn c;
     struct check k = {.report = report, .arg = arg};
     e = e != NULL ? e : &own;
-    if (store_header_parse(snapshot, &h, e) != ERR_OK) {
+    enum err_code code = store_header_parse(snapshot, &h, e);
+    if (code == ERR_OK) {
+        code = store_write_image(h.image, scratch_path, e);
+    }
+    if (code == ERR_OK) {
+        code = check_path(&k, scratch_path, &h, e);
+        store_unlink(scratch_path);
+    }
+    if (code == ERR_CORRUPT) {
         violation(&k, "%s", e->detail);
-        *ret_violations = k.violations;
-        return ERR_OK;
+        code = ERR_OK;
     }
-    enum err_code code = store_write_image(h.image, scratch_path, e);
-    if (code == ERR_OK) {
-        code = store_conn_open(&c, scratch_path, STORE_READ, e);
-    }
-    if (code == ERR_OK) {
-        k.c = &c;
-        code = check_conn(&k, ret_violations, e);
-        if (code == ERR_OK && store_header_matches(&h, &c, e) != ERR_OK) {
-            violation(&k, "%s", e->detail);
-            *ret_violations = k.violations;
-        }
-        store_conn_close(&c);
-    }
-    store_unlink(scratch_path);
+    *ret_violations = k.violations;
     return code;
 }

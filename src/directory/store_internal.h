@@ -29,7 +29,7 @@ enum {
     STORE_COMMANDS_MAX = 1 << 20, /* audit rows; the oldest make room */
     STORE_WAL_PAGES = 16384,      /* pages in the WAL that ask for a checkpoint */
     STORE_BUSY_MS = 5000,
-    STORE_READER_WAIT_MS = 5000,     /* for one of the pool's connections */
+    STORE_READER_WAIT_MS = 2000,     /* for one of the pool's connections */
     STORE_PAGE_ROWS = 64,            /* rows that one short read transaction copies out */
     STORE_SCAN_ROWS = 20000,         /* rows that one looks through */
     STORE_AUDIT_MAX = 1000,          /* rows of one store_audit() */
@@ -111,7 +111,7 @@ enum store_mode {
     STORE_READ    /* for readers, snapshots, checks */
 };
 
-/* ERR_IO with the reason; then nothing is open. */
+/* ERR_IO or ERR_CORRUPT with the reason; then nothing is open. */
 enum err_code store_conn_open(struct store_conn *c,
                               const char *path,
                               enum store_mode mode,

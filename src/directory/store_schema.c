@@ -199,13 +199,8 @@ static const char *const texts[SQL_COUNT] = {
 
 static enum err_code run(struct store_conn *c, const char *sql, struct err *e)
 {
-    char *text = NULL;
-    if (sqlite3_exec(c->db, sql, NULL, NULL, &text) != SQLITE_OK) {
-        (void)err_set(e, ERR_IO, "%s: %s", c->path, text != NULL ? text : "out of memory");
-        sqlite3_free(text);
-        return ERR_IO;
-    }
-    return ERR_OK;
+    int rc = sqlite3_exec(c->db, sql, NULL, NULL, NULL);
+    return rc == SQLITE_OK ? ERR_OK : store_judge_failed(c, e);
 }
 
 /* The file is rebuilt from a snapshot at each start, so it is never synced; deleted rows need not

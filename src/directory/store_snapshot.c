@@ -365,7 +365,7 @@ load_image(const struct store_header *h, const char *path, struct directory *d, 
 }
 
 /* The directory is the new one already: from here on an error is the end. */
-static void swap_files(struct store *s, const char *path, const struct store_header *h)
+static void swap_files(struct store *s, const char *path, const struct dir_view_meta *meta)
 {
     struct err e = {0};
     store_readers_close(s);
@@ -377,8 +377,11 @@ static void swap_files(struct store *s, const char *path, const struct store_hea
         (void)err_set(&e, ERR_IO, "%s: rename: %s", path, strerror(errno));
     }
     ok = ok && store_writer_open(&s->writer, s->path, STORE_WRITE, &e) == ERR_OK &&
-         store_writer_index(&s->writer, h->index, &e) == ERR_OK &&
-         store_readers_open(s, &e) == ERR_OK;
+         store_writer_index(&s->writer, meta->applied_index, &e) == ERR_OK;
+    if (ok) {
+        store_note_committed(s, meta); /* before anybody reads the new file */
+        ok = store_readers_open(s, &e) == ERR_OK;
+    }
     if (!ok) {
         char reason[sizeof e.detail * 2];
         log_fatal(EXIT_DATA, "store.restore.failed", "error=%s",
@@ -398,11 +401,10 @@ store_restore(struct store *s, struct directory *d, struct slice snapshot, struc
     char *path = mem_printf("%s.restore", s->path);
     code = load_image(&h, path, d, e);
     if (code == ERR_OK) {
+        store_meta_of(directory_state(d), &meta);
         store_hold(s);
         cancel_snapshot(s);
-        swap_files(s, path, &h);
-        store_meta_of(directory_state(d), &meta);
-        store_note_committed(s, &meta);
+        swap_files(s, path, &meta);
         store_release(s);
     }
     mem_free(path);

@@ -196,7 +196,8 @@ enum err_code past_apply(struct past *w, Cadastre__Command *cmd)
 static Cadastre__Command command(Cadastre__Command__BodyCase body)
 {
     static char who[] = "tester", from[] = "127.0.0.1", id[] = "r-1";
-    Cadastre__Command c = CADASTRE__COMMAND__INIT;
+    Cadastre__Command c;
+    cadastre__command__init(&c);
     c.principal = who;
     c.remote = from;
     c.request_id = id;
@@ -206,7 +207,8 @@ static Cadastre__Command command(Cadastre__Command__BodyCase body)
 
 enum err_code past_node(struct past *w, const char *name, const char *address)
 {
-    Cadastre__NodePut m = CADASTRE__NODE_PUT__INIT;
+    Cadastre__NodePut m;
+    cadastre__node_put__init(&m);
     Cadastre__Command c = command(CADASTRE__COMMAND__BODY_NODE_PUT);
     m.name = mem_strdup(name);
     m.address = mem_strdup(address);
@@ -221,10 +223,22 @@ enum err_code past_node(struct past *w, const char *name, const char *address)
 void past_start(struct past *w, unsigned nodes)
 {
     static char cluster[] = "0123456789abcdef0123456789abcdef";
-    Cadastre__Bootstrap m = CADASTRE__BOOTSTRAP__INIT;
+    static char raft[] = "127.0.0.1:7401", api[] = "http://127.0.0.1:7400";
+    static uint8_t instance[16] = {7};
+    Cadastre__ServerPut member, *server = &member;
+    cadastre__server_put__init(&member);
+    member.id = 1;
+    member.raft_address = raft;
+    member.api_url = api;
+    member.role = 1;
+    member.instance = (ProtobufCBinaryData){sizeof instance, instance};
+    Cadastre__Bootstrap m;
+    cadastre__bootstrap__init(&m);
     Cadastre__Command c = command(CADASTRE__COMMAND__BODY_BOOTSTRAP);
     m.cluster = cluster;
     m.generation = 1;
+    m.servers = &server;
+    m.n_servers = 1;
     c.bootstrap = &m;
     CHECK(past_apply(w, &c) == ERR_OK);
     for (unsigned i = 0; i < nodes; i++) {
@@ -238,7 +252,8 @@ void past_start(struct past *w, unsigned nodes)
 static enum err_code
 create(struct past *w, const char *name, uint64_t hash_partitions, unsigned splits, bool more)
 {
-    Cadastre__KeyspaceCreate m = CADASTRE__KEYSPACE_CREATE__INIT;
+    Cadastre__KeyspaceCreate m;
+    cadastre__keyspace_create__init(&m);
     Cadastre__Command c = command(CADASTRE__COMMAND__BODY_KEYSPACE_CREATE);
     ProtobufCBinaryData at[8];
     uint8_t keys[8];
@@ -268,7 +283,8 @@ enum err_code past_keyspace(struct past *w, const char *name, uint64_t hash_part
 
 static enum err_code grow(struct past *w, uint64_t keyspace, unsigned first, bool last)
 {
-    Cadastre__KeyspaceGrow m = CADASTRE__KEYSPACE_GROW__INIT;
+    Cadastre__KeyspaceGrow m;
+    cadastre__keyspace_grow__init(&m);
     Cadastre__Command c = command(CADASTRE__COMMAND__BODY_KEYSPACE_GROW);
     ProtobufCBinaryData at[4];
     uint8_t keys[4];
@@ -300,7 +316,8 @@ static enum err_code create_in_chunks(struct past *w, const char *name)
 
 enum err_code past_split(struct past *w, uint64_t partition, const void *at, size_t at_len)
 {
-    Cadastre__Split m = CADASTRE__SPLIT__INIT;
+    Cadastre__Split m;
+    cadastre__split__init(&m);
     Cadastre__Command c = command(CADASTRE__COMMAND__BODY_SPLIT);
     ProtobufCBinaryData key = {at_len, mem_dup(at, at_len)};
     m.partition = partition;
@@ -314,11 +331,12 @@ enum err_code past_split(struct past *w, uint64_t partition, const void *at, siz
 
 enum err_code past_move(struct past *w, uint64_t partition, const char *to)
 {
-    Cadastre__Reassign m = CADASTRE__REASSIGN__INIT;
+    Cadastre__Reassign m;
+    cadastre__reassign__init(&m);
     Cadastre__Command c = command(CADASTRE__COMMAND__BODY_REASSIGN);
     static char none[] = "", digest[] = "0123456789abcdef";
     char key[32];
-    (void)snprintf(key, sizeof key, "move-%" PRIu64, tap_rand_below(&w->rand, 100000));
+    (void)snprintf(key, sizeof key, "move-%" PRIu64, tap_rand(&w->rand));
     m.partition = partition;
     m.from = none;
     m.to = mem_strdup(to);
@@ -333,7 +351,8 @@ enum err_code past_move(struct past *w, uint64_t partition, const char *to)
 
 enum err_code past_delete(struct past *w, uint64_t keyspace)
 {
-    Cadastre__KeyspaceDelete m = CADASTRE__KEYSPACE_DELETE__INIT;
+    Cadastre__KeyspaceDelete m;
+    cadastre__keyspace_delete__init(&m);
     Cadastre__Command c = command(CADASTRE__COMMAND__BODY_KEYSPACE_DELETE);
     m.keyspace = keyspace;
     c.keyspace_delete = &m;
@@ -342,7 +361,8 @@ enum err_code past_delete(struct past *w, uint64_t keyspace)
 
 enum err_code past_history_max(struct past *w, uint64_t revisions)
 {
-    Cadastre__SettingsPatch m = CADASTRE__SETTINGS_PATCH__INIT;
+    Cadastre__SettingsPatch m;
+    cadastre__settings_patch__init(&m);
     Cadastre__Command c = command(CADASTRE__COMMAND__BODY_SETTINGS_PATCH);
     m.has_history_max = true;
     m.history_max = revisions;
@@ -398,7 +418,8 @@ static enum err_code random_merge(struct past *w)
     ptree_seek(view_map(v, ks), dir_partition_start(p), &it);
     ptree_iter_next(&it);
     q = ptree_iter_get(&it, NULL);
-    Cadastre__Merge m = CADASTRE__MERGE__INIT;
+    Cadastre__Merge m;
+    cadastre__merge__init(&m);
     Cadastre__Command c = command(CADASTRE__COMMAND__BODY_MERGE);
     m.partition = p->id;
     m.with = q != NULL ? q->id : p->id;
@@ -425,7 +446,8 @@ static enum err_code random_node(struct past *w)
 
 static enum err_code random_node_delete(struct past *w)
 {
-    Cadastre__NodeDelete m = CADASTRE__NODE_DELETE__INIT;
+    Cadastre__NodeDelete m;
+    cadastre__node_delete__init(&m);
     Cadastre__Command c = command(CADASTRE__COMMAND__BODY_NODE_DELETE);
     const struct dir_node *n = any(w, &directory_state(w->d)->nodes);
     if (n == NULL) {
@@ -442,7 +464,8 @@ static enum err_code random_node_delete(struct past *w)
 static enum err_code random_patch(struct past *w)
 {
     const struct dir_partition *p = past_any_partition(w);
-    Cadastre__PartitionPatch m = CADASTRE__PARTITION_PATCH__INIT;
+    Cadastre__PartitionPatch m;
+    cadastre__partition_patch__init(&m);
     Cadastre__Command c = command(CADASTRE__COMMAND__BODY_PARTITION_PATCH);
     m.partition = p != NULL ? p->id : 1;
     m.has_pinned = tap_rand_below(&w->rand, 2) == 0;
@@ -467,7 +490,8 @@ static enum err_code random_keyspace(struct past *w)
 
 static enum err_code random_keyspace_patch(struct past *w)
 {
-    Cadastre__KeyspacePatch m = CADASTRE__KEYSPACE_PATCH__INIT;
+    Cadastre__KeyspacePatch m;
+    cadastre__keyspace_patch__init(&m);
     Cadastre__Command c = command(CADASTRE__COMMAND__BODY_KEYSPACE_PATCH);
     const struct dir_keyspace *ks = any(w, &directory_state(w->d)->keyspaces);
     char policy[] = "{\"a\":0}";
@@ -490,7 +514,8 @@ static enum err_code random_delete(struct past *w)
 
 static enum err_code random_tick(struct past *w)
 {
-    Cadastre__Tick m = CADASTRE__TICK__INIT;
+    Cadastre__Tick m;
+    cadastre__tick__init(&m);
     Cadastre__Command c = command(CADASTRE__COMMAND__BODY_TICK);
     c.tick = &m;
     return past_apply(w, &c);
@@ -498,7 +523,8 @@ static enum err_code random_tick(struct past *w)
 
 static enum err_code random_place(struct past *w)
 {
-    Cadastre__Place m = CADASTRE__PLACE__INIT;
+    Cadastre__Place m;
+    cadastre__place__init(&m);
     Cadastre__Command c = command(CADASTRE__COMMAND__BODY_PLACE);
     c.place = &m;
     return past_apply(w, &c);

@@ -39,8 +39,11 @@ static void check_map_at(dir_rev at, const struct past_map *m)
             memcpy(key, r->start, len);
         }
         (void)same_route(m->keyspace, slice_of(key, len), at, r->text);
-        key[len] = 0; /* the next key after the start is in it too */
-        (void)same_route(m->keyspace, slice_of(key, len + 1), at, r->text);
+        key[len++] = 0; /* the next key is in it too, unless the next one starts there */
+        const struct past_route *next = i + 1 < m->count ? &m->routes[i + 1] : NULL;
+        bool taken =
+            next != NULL && slice_eq(slice_of(next->start, next->start_len), slice_of(key, len));
+        (void)same_route(m->keyspace, slice_of(key, len), at, taken ? next->text : r->text);
     }
     struct dir_keyspace *ks = store_keyspace_at(w.s, slice_of(m->name, strlen(m->name)), at);
     CHECK(ks != NULL && ks->id == m->keyspace);
