@@ -199,6 +199,7 @@ void inbox_unref(struct inbox *inbox);
 void inbox_wake(const struct inbox *inbox);
 /* Ends the connection now; nothing more is sent. Its exchange, if any, ends at the next turn. */
 void conn_cut(struct conn *c);
+void conn_reset(struct conn *c);
 void conn_opened(struct conn *c);
 void conn_closed(struct conn *c);
 

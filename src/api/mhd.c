@@ -204,6 +204,10 @@ bool mhd_answer(struct exchange *x, bool stream)
     if (r == NULL) {
         return false;
     }
+    if (stream && x->method == API_HEAD) {
+        /* To a HEAD libmicrohttpd would send the last chunk. Not chunked, it closes the connection instead. */
+        (void)MHD_set_response_options(r, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END);
+    }
     bool ok = MHD_add_response_header(r, "X-Request-Id", x->request_id) == MHD_YES &&
               MHD_add_response_header(r, "Server", "cadastre") == MHD_YES;
     for (unsigned i = 0; ok && i < x->header_count; i++) {

@@ -7,7 +7,6 @@
 
 #include <string.h>
 #include <strings.h>
-#include <sys/socket.h>
 #include <zlib.h>
 
 enum {
@@ -152,10 +151,8 @@ static bool fill_some(struct exchange *x)
 static int64_t abort_stream(struct exchange *x)
 {
     if (x->http_1_0) {
-        /* There the end of the connection is the end of the answer: only a reset tells it from a
-         * cut. */
-        struct linger reset = {.l_onoff = 1, .l_linger = 0};
-        (void)setsockopt(x->conn->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+        /* There the end of the connection is the end of the answer: only a reset tells it from a cut. */
+        conn_reset(x->conn);
     }
     return -2;
 }

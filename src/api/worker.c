@@ -191,6 +191,13 @@ void conn_closed(struct conn *c)
     mem_free(c);
 }
 
+void conn_reset(struct conn *c)
+{
+    /* Taking the peer's address away is how Linux resets a connection that is not to be closed here. */
+    struct sockaddr none = {.sa_family = AF_UNSPEC};
+    (void)connect(c->fd, &none, sizeof none);
+}
+
 void conn_cut(struct conn *c)
 {
     if (c->cut) {
@@ -198,13 +205,15 @@ void conn_cut(struct conn *c)
     }
     c->cut = true;
     c->linger = false;
-    /* A reset, so that nobody takes the part for the whole and nothing stays in the kernel;
-     * libmicrohttpd, which owns the descriptor, sees the end of the connection and closes it. */
-    struct linger reset = {.l_onoff = 1, .l_linger = 0};
-    (void)setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
-    (void)shutdown(c->fd, SHUT_RDWR);
-    if (c->x != NULL && c->x->suspended) {
-        exchange_abandon(c->x);
+    /* libmicrohttpd, which owns the descriptor, sees the end of the connection and closes it. Within a request it is a
+     * reset, so that nobody takes the part for the whole and nothing stays in the kernel. */
+    if (c->x != NULL) {
+        conn_reset(c);
+        if (c->x->suspended) {
+            exchange_abandon(c->x);
+        }
+    } else {
+        (void)shutdown(c->fd, SHUT_RDWR);
     }
 }
 
