@@ -11,7 +11,7 @@
 
 #define WEAK __attribute__((weak))
 
-enum task_kind { TASK_COMMAND, TASK_CONFIRM, TASK_MEMBER };
+enum task_kind { TASK_COMMAND, TASK_CONFIRM, TASK_MEMBER, TASK_RESTART };
 
 struct task {
     struct task *next;
@@ -196,6 +196,22 @@ static enum err_code run_member(struct control *c, const struct task *t)
     return code;
 }
 
+static void restart(struct control *c)
+{
+    struct slice pieces[2];
+    struct buf all;
+    struct err e;
+    struct store_snapshot *snapshot =
+        store_snapshot_begin(c->store, directory_state(c->directory)->applied_index);
+    ASSERT(snapshot != NULL && store_snapshot_wait(snapshot, pieces, &e) == ERR_OK);
+    buf_init(&all, SIZE_MAX);
+    buf_put(&all, pieces[0].data, pieces[0].len);
+    buf_put(&all, pieces[1].data, pieces[1].len);
+    store_snapshot_end(snapshot);
+    ASSERT(store_restore(c->store, c->directory, slice_of(all.data, all.len), &e) == ERR_OK);
+    buf_close(&all);
+}
+
 struct flags {
     bool leads, lose;
     char leader_url[DIR_ADDRESS_MAX + 1];
@@ -214,6 +230,8 @@ static void run(struct control *c, const struct task *t, const struct flags *now
         outcome.result = run_command(c, t);
     } else if (t->kind == TASK_MEMBER) {
         outcome.status = run_member(c, t);
+    } else if (t->kind == TASK_RESTART) {
+        restart(c);
     }
     (void)pthread_mutex_lock(&c->lock);
     c->index = directory_state(c->directory)->applied_index;
@@ -504,6 +522,7 @@ struct waiter {
     pthread_mutex_t lock;
     pthread_cond_t done;
     struct dir_result *result;
+    bool is_done;
 };
 
 static void waiter_done(void *arg, const struct control_outcome *outcome)
@@ -511,26 +530,39 @@ static void waiter_done(void *arg, const struct control_outcome *outcome)
     struct waiter *w = arg;
     ASSERT(outcome->status == ERR_OK);
     (void)pthread_mutex_lock(&w->lock);
-    w->result = result_ref(outcome->result);
+    w->result = outcome->result != NULL ? result_ref(outcome->result) : NULL;
+    w->is_done = true;
     (void)pthread_cond_signal(&w->done);
     (void)pthread_mutex_unlock(&w->lock);
+}
+
+static void waiter_wait(struct waiter *w)
+{
+    (void)pthread_mutex_lock(&w->lock);
+    while (!w->is_done) {
+        (void)pthread_cond_wait(&w->done, &w->lock);
+    }
+    (void)pthread_mutex_unlock(&w->lock);
+}
+
+void local_control_restart(struct control *c)
+{
+    struct waiter w = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, false};
+    ASSERT(hand_over(c, task_new(TASK_RESTART, waiter_done, &w)) == ERR_OK);
+    waiter_wait(&w);
 }
 
 struct dir_result *
 local_control_run(struct control *c, Cadastre__Command__BodyCase which, void *body)
 {
-    struct waiter w = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL};
+    struct waiter w = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, false};
     Cadastre__Command cmd;
     cadastre__command__init(&cmd);
     cmd.required_version = DIR_COMMAND_VERSION;
     cmd.body_case = which;
     cmd.tick = body; /* a union of pointers */
     ASSERT(control_submit(c, &cmd, waiter_done, &w) == ERR_OK);
-    (void)pthread_mutex_lock(&w.lock);
-    while (w.result == NULL) {
-        (void)pthread_cond_wait(&w.done, &w.lock);
-    }
-    (void)pthread_mutex_unlock(&w.lock);
+    waiter_wait(&w);
     return w.result;
 }
 

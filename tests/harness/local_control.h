@@ -29,6 +29,8 @@ void local_control_lose(struct control *c, bool lose);
 /* Applies a command and waits for it; the result is the caller's. Any thread. */
 struct dir_result *
 local_control_run(struct control *c, Cadastre__Command__BodyCase which, void *body);
+/* Goes on from a snapshot of its own, as after a restart: the feed's ring is empty. */
+void local_control_restart(struct control *c);
 /* Lets log time pass. */
 void local_control_advance(struct control *c, uint64_t ms);
 
