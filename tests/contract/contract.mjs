@@ -117,6 +117,7 @@ function checkMeaning(step, response, body) {
   if (step.replayed && response.headers.get('idempotency-replayed') !== 'true') problems.push('not a replay');
   if (body?.code && body.status !== response.status) problems.push(`status ${body.status} in a ${response.status}`);
   if (body?.code && doc.raw['x-problem-codes'][body.code] !== response.status) problems.push(`${body.code} with status ${response.status}`);
+  if (body?.code && body.type !== `/problems/${body.code}`) problems.push(`type ${body.type} of ${body.code}`);
   const revision = response.headers.get('cadastre-revision');
   if (revision !== null && body?.revision !== undefined && String(body.revision) !== revision) problems.push(`Cadastre-Revision ${revision}, body ${body.revision}`);
   return problems;

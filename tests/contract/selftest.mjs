@@ -94,7 +94,8 @@ const cases = [
   ['a revision that differs from its header', 1, (g, op) => op.id === 'getOperation' && g.status === 200 && json(g, (b) => ({ ...b, revision: 44 }))],
   ['a wrong status', 1, (g, op) => { if (op.id === 'createKeyspace' && g.status === 201) g.status = 200; }],
   ['a wrong media type', 1, (g, op) => { if (op.id === 'getMetrics') g.type = 'application/json'; }],
-  ['an unknown problem code', 1, (g) => { if (g.status === 409) g.body = g.body.replace('node_in_use', 'node_is_used'); }],
+  ['an unknown problem code', 1, (g) => { if (g.status === 409) g.body = g.body.replaceAll('node_in_use', 'node_is_used'); }],
+  ['a problem type that is not its code', 1, (g) => { if (g.status === 409) g.body = g.body.replace('/problems/', '/problems/x'); }],
   ['a line of the map that is no route', 1, (g) => { if (g.type === 'application/x-ndjson') g.body += '{"keyspace":"orders"}\n'; }],
   ['an event whose id is not its revision', 1, (g) => { if (g.type === 'text/event-stream') g.body = g.body.replace('id: 44', 'id: 43'); }],
 ];
