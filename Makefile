@@ -120,7 +120,7 @@ contract-selftest: ## The contract test against a server made of openapi.yaml's 
 errors-lint: ## docs/errors.md and openapi.yaml against src/base/err.h
 	tests/lint/errors
 man-lint: ## The manual pages
-	mandoc -T lint -W warning docs/man/*.[178]
+	! mandoc -T lint docs/man/*.[178] | grep -v 'referenced manual not found: Xr cadastre'
 
 .PHONY: clean
 clean: ## Removes build/

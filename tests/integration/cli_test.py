@@ -7,6 +7,7 @@
 import http.server
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -594,6 +595,20 @@ class CliTest(unittest.TestCase):
             self.assertIn("Examples:\n  cadastre ", got.stdout)
             self.assertEqual(got.stderr, "")
         self.assertRegex(self.run_cli("http://a", "--version").stdout, r"^cadastre \d+\.\d+\.\d+\n$")
+
+    def test_the_manual_has_every_command_and_flag(self):
+        with open(os.path.join(os.path.dirname(__file__), "..", "..", "docs", "man", "cadastre.1"), encoding="utf-8") as f:
+            manual = f.read()
+        fish = self.run_cli("http://a", "completion", "fish").stdout
+        commands = set(re.findall(r"-n '__fish_seen_subcommand_from (\S+)' -f -a (\S+)", fish))
+        nouns = set(re.findall(r"-n __fish_use_subcommand -f -a (\S+)", fish))
+        self.assertGreater(len(commands), 30)
+        for words in [" ".join(c) for c in commands] + sorted(nouns - {noun for noun, _ in commands}):
+            self.assertRegex(manual, r"\n\.It Cm %s[ \n]" % re.escape(words))
+        flags = set(re.findall(r" -l (\S+)", fish))
+        self.assertGreater(len(flags), 40)
+        for flag in flags:
+            self.assertRegex(manual, r"Fl -%s[ \n]" % re.escape(flag))
 
     def test_bash_completion_completes(self):
         script = self.run_cli("http://a", "completion", "bash").stdout
