@@ -28,6 +28,16 @@ int cmd_finish_rows(struct cli *c,
     return code;
 }
 
+json_t *cmd_guard(const struct cli *c)
+{
+    if (!args_has(c->args, "expect-revision")) {
+        return NULL;
+    }
+    json_t *body = json_object();
+    body_number(body, c, "expect_revision");
+    return body;
+}
+
 void cmd_keyspace_target(struct target *t, const struct cli *c)
 {
     target_init(t, "/v1/keyspaces");

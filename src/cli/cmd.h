@@ -37,6 +37,8 @@ int cmd_finish_rows(struct cli *c,
                     json_t *answer,
                     const char *member,
                     const struct out_view *view);
+/* {"expect_revision"} when the flag was given, else NULL: the body of a DELETE. */
+json_t *cmd_guard(const struct cli *c);
 /* /v1/keyspaces/{operand 0} */
 void cmd_keyspace_target(struct target *t, const struct cli *c);
 

@@ -220,7 +220,7 @@ static int delete_run(struct cli *c)
     json_t *answer;
     cmd_keyspace_target(&t, c);
     target_query(&t, "confirm", name);
-    code = cli_write(c, "DELETE", &t, NULL, &answer);
+    code = cli_write(c, "DELETE", &t, cmd_guard(c), &answer);
     return cmd_finish(c, code, answer, &out_revision_view);
 }
 
@@ -240,6 +240,7 @@ static int delete_run(struct cli *c)
         CLI_FLAG_EXPECT_REVISION
 
 static const struct cli_flag list_flags[] = {CLI_FLAG_LIMIT, CLI_FLAGS_END};
+static const struct cli_flag delete_flags[] = {CLI_FLAG_EXPECT_REVISION, CLI_FLAGS_END};
 static const struct cli_flag update_flags[] = {SETTINGS, CLI_FLAGS_END};
 static const struct cli_flag create_flags[] = {
     {"scheme", "range|hash|composite", "How keys become partitions (range)", ARGS_CHOICE, 0, false,
@@ -270,5 +271,5 @@ const struct cli_command keyspace_commands[] = {
     {"update", "KEYSPACE", "Change copies, placement or policy",
      "cadastre keyspace update orders --sync 2 --spread zone\n", update_flags, update_run},
     {"delete", "KEYSPACE", "Delete a keyspace and all its partitions",
-     "cadastre keyspace delete orders --yes\n", NULL, delete_run},
+     "cadastre keyspace delete orders --yes\n", delete_flags, delete_run},
     {NULL, NULL, NULL, NULL, NULL, NULL}};

@@ -117,7 +117,7 @@ static int remove_run(struct cli *c)
     if (force) {
         target_query(&t, "force", "true");
     }
-    code = cli_write(c, "DELETE", &t, NULL, &answer);
+    code = cli_write(c, "DELETE", &t, cmd_guard(c), &answer);
     return cmd_finish(c, code, answer, &out_revision_view);
 }
 
@@ -129,6 +129,7 @@ static const struct cli_flag register_flags[] = {
     CLI_FLAGS_END};
 static const struct cli_flag remove_flags[] = {
     {"force", NULL, "It is lost for good, with all it held", ARGS_SWITCH, 0, false, false},
+    CLI_FLAG_EXPECT_REVISION,
     CLI_FLAGS_END};
 
 const struct cli_command node_commands[] = {

@@ -117,6 +117,7 @@ static int move_run(struct cli *c)
         (void)json_object_set_new(body, "empty", json_true());
     }
     body_number(body, c, "max_bytes_per_s");
+    body_text(body, c, "reason");
     body_expect(body, c);
     int code = cli_write(c, "POST", &t, body, &answer);
     return cmd_finish(c, code, answer, &cmd_operation_view);
@@ -193,6 +194,7 @@ static const struct cli_flag move_flags[] = {
     {"to", "NODE", "The new primary", ARGS_TEXT, 0, true, false},
     {"empty", NULL, "It holds no data: reassign it at once", ARGS_SWITCH, 0, false, false},
     {"max-bytes-per-s", "N", "Copy no faster", ARGS_NUMBER, 0, false, false},
+    {"reason", "TEXT", "Why, for the audit", ARGS_TEXT, 0, false, false},
     CLI_FLAG_EXPECT_EPOCH,
     CLI_FLAG_EXPECT_REVISION,
     CLI_FLAGS_END};

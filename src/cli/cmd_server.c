@@ -91,7 +91,7 @@ static int remove_run(struct cli *c)
         target_close(&t);
         return code;
     }
-    code = cli_write(c, "DELETE", &t, NULL, &answer);
+    code = cli_write(c, "DELETE", &t, cmd_guard(c), &answer);
     return cmd_finish_rows(c, code, answer, "servers", &view);
 }
 
@@ -108,8 +108,8 @@ static int transfer_run(struct cli *c)
         (void)json_object_set_new(body, "to", json_integer((json_int_t)id));
     }
     target_init(&t, "/v1/cluster/transfer-leadership");
-    int code = cli_ask(c, &t, body, &answer);
-    return cmd_finish(c, code, answer, &out_revision_view);
+    int code = cli_write(c, "POST", &t, body, &answer);
+    return cmd_finish_rows(c, code, answer, "servers", &view);
 }
 
 static int snapshot_run(struct cli *c)

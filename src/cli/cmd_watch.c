@@ -24,6 +24,7 @@ struct watch {
     bool reset;     /* the stream said so */
     bool bad;       /* an event that can't be read: the connection is dropped */
     bool alive;     /* the connection gave something */
+    bool deleted;   /* the keyspace is gone: there is nothing more to come */
 };
 
 static void print_change(struct cli *c, const json_t *change)
@@ -55,9 +56,11 @@ static bool on_event(void *arg, const char *name, struct slice data)
     print_change(w->c, change);
     const json_t *revision = json_object_get(change, "revision");
     w->since = json_is_integer(revision) ? (uint64_t)json_integer_value(revision) : w->since;
+    const char *kind = json_string_value(json_object_get(change, "kind"));
+    w->deleted = kind != NULL && strcmp(kind, "delete") == 0;
     json_decref(change);
     w->left--;
-    return w->left > 0 && ferror(w->c->out.file) == 0;
+    return w->left > 0 && !w->deleted && ferror(w->c->out.file) == 0;
 }
 
 static bool on_bytes(void *arg, struct slice bytes)
@@ -113,7 +116,7 @@ static bool judge(struct watch *w,
     bool failed = answered ? r->status >= 400 : result != HTTP_BROKEN;
     bool final = answered && r->status < 500 && r->status != 429;
     *ret_code = EXIT_DONE;
-    if (w->left == 0 || ferror(w->c->out.file) != 0) {
+    if (w->left == 0 || w->deleted || ferror(w->c->out.file) != 0) {
         return false;
     }
     if (answered && r->status == 410) {

@@ -7,6 +7,7 @@
 import http.server
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -170,7 +171,7 @@ class CliTest(unittest.TestCase):
 
     def test_every_mutation_sends_its_request(self):
         members = {"cluster": "c", "generation": 1, "servers": [], "revision": 46}
-        operation = {"id": "19", "kind": "move", "keyspace": "orders", "partition": 17, "state": "done", "revision": 45}
+        operation = {"id": 19, "kind": "move", "keyspace": "orders", "partition": 17, "state": "done", "revision": 45}
         table = [
             (["keyspace", "update", "orders", "--sync", "2"], "PATCH", "/v1/keyspaces/orders",
              {"replicas": {"sync": 2}}, KEYSPACE),
@@ -201,6 +202,10 @@ class CliTest(unittest.TestCase):
              {"id": 2, "raft_address": "a:1", "api_url": "http://a:2", "role": "observer", "instance": "ab"}, members),
             (["server", "promote", "2"], "PATCH", "/v1/cluster/servers/2", {"role": "voter"}, members),
             (["server", "demote", "2"], "PATCH", "/v1/cluster/servers/2", {"role": "observer"}, members),
+            (["server", "transfer-leadership", "2"], "POST", "/v1/cluster/transfer-leadership", {"to": 2}, members),
+            (["server", "transfer-leadership"], "POST", "/v1/cluster/transfer-leadership", {}, members),
+            (["node", "remove", "n1", "-y", "--expect-revision", "4"], "DELETE", "/v1/nodes/n1",
+             {"expect_revision": 4}, {"revision": 9}),
             (["server", "remove", "2", "-y"], "DELETE", "/v1/cluster/servers/2", None, members),
         ]
         for args, method, target, body, answer in table:
@@ -239,14 +244,13 @@ class CliTest(unittest.TestCase):
             (["node", "get", "n1"], "/v1/nodes/n1", {"node": "n1"}, "n1"),
             (["operation", "list", "--state", "done", "--keyspace", "orders", "--node", "n1", "--kind", "move"],
              "/v1/operations?state=done&keyspace=orders&node=n1&kind=move&limit=10000",
-             {"revision": 1, "operations": [{"id": "19"}]}, "19"),
-            (["operation", "get", "19"], "/v1/operations/19", {"id": "19"}, "19"),
+             {"revision": 1, "operations": [{"id": 19}]}, "19"),
+            (["operation", "get", "19"], "/v1/operations/19", {"id": 19}, "19"),
             (["server", "list"], "/v1/cluster", cluster, "1"),
             (["watchers", "--behind", "4"], "/v1/cluster/watchers?behind=4", {"revision": 4, "watchers": [{"id": 3}]}, "3"),
             (["command", "get", "k/1"], "/v1/commands/k%2F1", {"revision": 4, "applied_revision": 3, "status": 201}, "201"),
             (["audit"], "/v1/audit?limit=10000", {"revision": 4, "entries": [{"index": 61}]}, "61"),
             (["status"], "/v1/cluster", cluster, "c"),
-            (["server", "transfer-leadership", "2"], "/v1/cluster/transfer-leadership", {"revision": 4}, "4"),
             (["server", "snapshot"], "/v1/cluster/snapshot", {"revision": 4}, "4"),
         ]
         for args, target, answer, name in table:
@@ -542,6 +546,14 @@ class CliTest(unittest.TestCase):
         self.assertEqual([r["headers"].get("Last-Event-ID") for r in watches], [None, None, None])
         self.assertIn("fetch the map again", got.stderr)
 
+    def test_watch_ends_with_its_keyspace(self):
+        gone = {"revision": 9, "kind": "delete", "removed": [17], "routes": []}
+        m = self.mock_list((200, {"Content-Type": "text/event-stream"},
+                            "id: 9\nevent: change\ndata: %s\n\n" % json.dumps(gone)))
+        got = self.run_cli([m], "watch", "orders", "--since", "8", "-o", "jsonl")
+        self.assertEqual(json.loads(got.stdout), gone)
+        self.assertEqual(len(m.seen), 1)
+
     def test_watch_ends_at_once_when_it_can_not_be(self):
         m = self.mock_list(problem(404, "keyspace_not_found"))
         self.run_cli([m], "watch", "orders", code=3)
@@ -583,6 +595,20 @@ class CliTest(unittest.TestCase):
             self.assertIn("Examples:\n  cadastre ", got.stdout)
             self.assertEqual(got.stderr, "")
         self.assertRegex(self.run_cli("http://a", "--version").stdout, r"^cadastre \d+\.\d+\.\d+\n$")
+
+    def test_the_manual_has_every_command_and_flag(self):
+        with open(os.path.join(os.path.dirname(__file__), "..", "..", "docs", "man", "cadastre.1"), encoding="utf-8") as f:
+            manual = f.read()
+        fish = self.run_cli("http://a", "completion", "fish").stdout
+        commands = set(re.findall(r"-n '__fish_seen_subcommand_from (\S+)' -f -a (\S+)", fish))
+        nouns = set(re.findall(r"-n __fish_use_subcommand -f -a (\S+)", fish))
+        self.assertGreater(len(commands), 30)
+        for words in [" ".join(c) for c in commands] + sorted(nouns - {noun for noun, _ in commands}):
+            self.assertRegex(manual, r"\n\.It Cm %s[ \n]" % re.escape(words))
+        flags = set(re.findall(r" -l (\S+)", fish))
+        self.assertGreater(len(flags), 40)
+        for flag in flags:
+            self.assertRegex(manual, r"Fl -%s[ \n]" % re.escape(flag))
 
     def test_bash_completion_completes(self):
         script = self.run_cli("http://a", "completion", "bash").stdout

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is sent, in order, to a fresh cluster of one server. A step:
+//
+//     op       operationId
+//     example  name of the request example to send (of `type`, application/json unless said)
+//     path, query, headers    values; functions get the context
+//     body     (example, context) => what is really sent: ids of the live server instead of the example's
+//     status   the answer wanted, or a list of those that are right
+//     accept   the media type asked for
+//     code     the problem code wanted
+//     save     (body, context, headers): remembers what later steps need
+//     invalid  the request itself breaks the document, on purpose
+//
+// contract.mjs fails when an operation, a request example or a documented success has no step.
+
+// Successes that a single server which has no staged moves never gives.
+export const unreachable = new Set(['transferPartition 202', 'addReplica 202', 'removeReplica 202']);
+
+const orders = { keyspace: 'orders' };
+const first = { keyspace: 'orders', partition: (c) => c.first };
+const changed = (c) => c.changed;
+
+export const steps = [
+  // Nothing is there yet.
+  { op: 'getLivez', status: 200 },
+  { op: 'getReadyz', status: 200 },
+  { op: 'getReadyz', query: { verbose: '' }, status: 200 },
+  { op: 'getMetrics', status: 200 },
+  { op: 'getOpenapi', status: 200 },
+  { op: 'getIndex', status: 200 },
+  { op: 'getCluster', status: 200, save: (b, c) => { c.server = b.id; } },
+  { op: 'listServers', status: 200 },
+  { op: 'listKeyspaces', status: 200 },
+  { op: 'listNodes', status: 200 },
+  { op: 'listOperations', status: 200 },
+
+  // Nodes.
+  { op: 'registerNode', example: 'plain', path: { node: 'n1' }, status: 200, save: (b, c) => { c.session = b.session; } },
+  { op: 'registerNode', example: 'labelled', path: { node: 'n2' }, headers: { 'Idempotency-Key': 'contract-n2' }, status: 200 },
+  { op: 'registerNode', path: { node: 'n3' }, body: () => ({ address: 'a:1', unknown: 1 }), invalid: true, status: 400, code: 'invalid_request' },
+  { op: 'registerNode', path: { node: 'N3' }, body: () => ({ address: 'a:1' }), invalid: true, status: [400, 404] },
+  { op: 'getNode', path: { node: 'n1' }, status: 200 },
+  { op: 'getNode', path: { node: 'nobody' }, status: 404, code: 'node_not_found' },
+  { op: 'listNodes', query: { limit: 1 }, status: 200, save: (b, c) => { c.next = b.next; } },
+  { op: 'listNodes', query: { limit: 1, cursor: (c) => c.next }, status: 200 },
+
+  // Keyspaces.
+  { op: 'createKeyspace', example: 'range', headers: { 'Idempotency-Key': 'contract-orders' }, status: 201, save: (b, c) => { c.created = b.revision; } },
+  { op: 'createKeyspace', example: 'range', headers: { 'Idempotency-Key': 'contract-orders' }, status: 201, replayed: true },
+  { op: 'createKeyspace', example: 'hash', headers: { 'Idempotency-Key': 'contract-orders' }, status: 422, code: 'idempotency_mismatch' },
+  { op: 'createKeyspace', example: 'range', status: 409, code: 'keyspace_exists' },
+  { op: 'createKeyspace', example: 'hash', status: 201 },
+  { op: 'createKeyspace', example: 'placed', body: (b) => ({ ...b, replicas: { sync: 0, async: 0 } }), status: 201 },
+  { op: 'createKeyspace', example: 'placed', body: (b) => ({ ...b, name: 'invoices2' }), status: [201, 409, 422] },
+  { op: 'createKeyspace', body: () => ({ name: 'x', scheme: 'range', splits: ['b', 'a'] }), status: 422, code: 'bad_split_key' },
+  { op: 'createKeyspace', body: () => ({ name: 'x', scheme: 'composite' }), status: 422, code: 'unsupported_scheme' },
+  { op: 'createKeyspace', body: () => ({ name: 'x', scheme: 'range', partitions: 1.5 }), invalid: true, status: 400 },
+  { op: 'createKeyspace', body: () => ({ scheme: 'range' }), invalid: true, status: 400, code: 'invalid_request' },
+  { op: 'createKeyspace', body: () => ({ name: 'x', scheme: 'range', expect_revision: 1 }), status: 409, code: 'stale_revision' },
+  { op: 'getKeyspace', path: orders, status: 200 },
+  { op: 'getKeyspace', path: { keyspace: 'sessions' }, status: 200 },
+  { op: 'getKeyspace', path: { keyspace: 'nothing' }, status: 404, code: 'keyspace_not_found' },
+  { op: 'getKeyspace', path: orders, query: { consistency: 'linearizable', min_revision: (c) => c.created, max_staleness_ms: 60000 }, status: 200 },
+  { op: 'getKeyspace', path: orders, query: { min_revision: 9007199254740991, timeout_ms: 0 }, status: 503, code: 'behind' },
+  { op: 'getKeyspace', path: orders, query: { consistency: 'hopeful' }, invalid: true, status: 400 },
+  { op: 'listKeyspaces', query: { limit: 1 }, status: 200 },
+  { op: 'updateKeyspace', example: 'replicas', path: orders, body: (b) => ({ ...b, replicas: { sync: 0 } }), status: 200 },
+  { op: 'updateKeyspace', example: 'policy', path: orders, status: 200 },
+  { op: 'updateKeyspace', example: 'anywhere', type: 'application/merge-patch+json', path: orders, status: 200 },
+  { op: 'updateKeyspace', path: orders, rawType: 'text/plain', body: () => ({}), invalid: true, status: 415, code: 'unsupported_media_type' },
+  { op: 'getCommand', path: { key: 'contract-orders' }, status: 200 },
+  { op: 'getCommand', path: { key: 'never-sent' }, status: 404, code: 'command_not_found' },
+
+  // Partitions and routes.
+  { op: 'listPartitions', path: orders, status: 200, save: (b, c) => {
+    [c.first, c.second] = b.partitions.map((p) => p.partition);
+    c.second ??= c.first + 1;
+    c.epoch = b.partitions[0].epoch;
+    c.changed = b.revision;
+    c.owner = b.partitions[0].primary?.node;
+    c.other = c.owner === 'n1' ? 'n2' : 'n1';
+  } },
+  { op: 'listPartitions', path: orders, query: { limit: 1 }, status: 200 },
+  { op: 'getPartition', path: first, status: 200 },
+  { op: 'getPartition', path: { keyspace: 'orders', partition: 9007199254740991 }, status: 404, code: 'partition_not_found' },
+  { op: 'getRoute', path: orders, query: { key: 'melon' }, status: 200, save: (b, c, h) => { c.etag = h.get('etag'); } },
+  { op: 'getRoute', path: orders, query: { key: '' }, status: 200 },
+  { op: 'getRoute', path: orders, invalid: true, status: 400 },
+  { op: 'getRoute', path: { keyspace: 'invoices' }, query: { key: 'zz' }, status: 400, code: 'invalid_key' },
+  { op: 'getRoute', path: orders, query: { key: 'melon' }, headers: { 'If-None-Match': (c) => c.etag }, status: 304 },
+  { op: 'getRoute', path: orders, query: { key: 'melon', at_revision: changed }, status: 200 },
+  { op: 'lookupRoutes', example: 'three', path: orders, status: 200 },
+  { op: 'lookupRoutes', path: orders, body: () => ({ keys: [] }), invalid: true, status: 400 },
+  { op: 'listRoutes', path: orders, query: { start: 'h', end: 'z' }, status: 200 },
+  { op: 'listRoutes', path: orders, query: { limit: 1 }, status: 200 },
+  { op: 'validateRoutes', example: 'two', path: orders, body: (b, c) => ({ routes: [{ partition: c.first, epoch: c.epoch }, { partition: 9007199254740991, epoch: 1 }] }), status: 200 },
+  { op: 'checkPartition', example: 'owner', path: first, body: (b, c) => ({ node: c.owner, epoch: c.epoch }), status: 200 },
+  { op: 'checkPartition', path: first, body: (b, c) => ({ node: c.owner, epoch: c.epoch - 1 }), status: 409, code: 'stale_epoch' },
+  { op: 'checkPartition', path: first, body: (b, c) => ({ node: c.owner, epoch: c.epoch + 1000 }), status: 409, code: 'future_epoch' },
+  { op: 'checkPartition', path: first, body: (b, c) => ({ node: c.other, epoch: c.epoch }), status: 409, code: 'not_owner' },
+  { op: 'updatePartition', example: 'pin', path: first, status: 200 },
+  { op: 'updatePartition', example: 'limit', path: first, status: 200 },
+  { op: 'updatePartition', example: 'lift', type: 'application/merge-patch+json', path: first, status: 200 },
+  { op: 'movePartition', path: first, body: (b, c) => ({ from: c.owner, to: c.other }), status: 409, code: 'needs_staged_move' },
+  { op: 'movePartition', example: 'empty', path: first, body: (b, c) => ({ ...b, from: c.owner, to: c.other, expect_epoch: c.epoch }), status: 202, save: (b, c) => {
+    c.operation = b.id;
+    c.moved = b.revision;
+  } },
+  { op: 'getOperation', path: { operation: (c) => c.operation }, status: 200 },
+  { op: 'getOperation', path: { operation: 9007199254740991 }, status: 404, code: 'operation_not_found' },
+  { op: 'listOperations', query: { state: 'done', keyspace: 'orders', node: 'n1', kind: 'move' }, status: 200 },
+  { op: 'transferPartition', example: 'other', path: first, status: 409 },
+  { op: 'addReplica', example: 'async', path: first, status: 409 },
+  { op: 'removeReplica', example: 'guarded', path: { ...first, node: 'n2' }, status: 409 },
+  { op: 'splitPartition', path: first, body: () => ({ at: ['z'] }), status: 422, code: 'bad_split_key' },
+  { op: 'splitPartition', example: 'two', path: first, body: (b) => ({ ...b, expect_epoch: 1 }), status: 409, code: 'stale_epoch' },
+  { op: 'splitPartition', example: 'one', path: first, body: () => ({ at: ['c'] }), status: 200, save: (b, c) => {
+    c.parent = b.parent;
+    [c.left, c.right] = b.children.map((r) => r.partition);
+    c.leftEpoch = b.children[0].epoch;
+  } },
+  { op: 'getPartition', path: { keyspace: 'orders', partition: (c) => c.parent }, status: 410, code: 'partition_retired' },
+  { op: 'mergePartition', path: { keyspace: 'orders', partition: (c) => c.left }, body: (b, c) => ({ with: c.left }), status: [409, 422] },
+  { op: 'mergePartition', example: 'next', path: { keyspace: 'orders', partition: (c) => c.left }, body: (b, c) => ({ with: c.right, expect_epoch: c.leftEpoch }), status: 200, save: (b, c) => { c.whole = b.route.partition; } },
+  { op: 'getPartitionHistory', path: { keyspace: 'orders', partition: (c) => c.whole }, status: 200 },
+
+  // What happened.
+  { op: 'getMap', path: orders, status: 200, save: (b, c, h) => { c.mapTag = h.get('etag'); } },
+  { op: 'getMap', path: orders, accept: 'application/x-ndjson', status: 200 },
+  { op: 'getMap', path: orders, headers: { 'If-None-Match': (c) => c.mapTag }, status: 304 },
+  { op: 'listChanges', path: orders, query: { since: changed }, status: 200 },
+  { op: 'listChanges', path: orders, query: { since: changed, limit: 1, start: 'a', end: 'b' }, status: 200 },
+  { op: 'listChanges', path: orders, query: { since: 9007199254740991 }, status: 503, code: 'behind' },
+  { op: 'listChanges', path: orders, query: { since: changed, generation: 999 }, status: 410, code: 'compacted' },
+  { op: 'watchChanges', path: orders, query: { since: changed }, status: 200 },
+  { op: 'diffKeyspace', path: orders, query: { from: changed, to: (c) => c.moved }, status: 200 },
+  { op: 'listWatchers', query: { behind: changed }, status: 200 },
+  { op: 'listAudit', query: { limit: 5 }, status: 200 },
+  { op: 'getBackup', status: 200 },
+
+  // Servers.
+  { op: 'addServer', example: 'observer', status: 201 },
+  { op: 'addServer', example: 'observer', status: [201, 409] },
+  { op: 'updateServer', example: 'observer', path: { server: 2 }, status: [200, 409] },
+  { op: 'updateServer', example: 'observer', path: { server: 99 }, status: 404, code: 'server_not_found' },
+  { op: 'transferLeadership', example: 'named', body: () => ({ to: 99 }), status: [404, 409] },
+  { op: 'transferLeadership', example: 'named', body: (b, c) => ({ to: c.server }), status: [200, 409, 503] },
+  { op: 'removeServer', example: 'guarded', path: { server: 2 }, body: () => ({ expect_revision: 1 }), status: 409 },
+  { op: 'removeServer', path: { server: 2 }, status: 200 },
+  { op: 'takeSnapshot', status: 202 },
+
+  // And away again.
+  { op: 'removeNode', path: { node: 'n1' }, example: 'guarded', body: () => ({ expect_revision: 1 }), status: 409, code: 'stale_revision' },
+  { op: 'removeNode', path: { node: 'n2' }, status: 409, code: 'node_in_use' },
+  { op: 'deleteKeyspace', path: orders, query: { confirm: 'other' }, status: 400 },
+  { op: 'deleteKeyspace', path: orders, query: { confirm: 'orders' }, example: 'guarded', body: () => ({ expect_revision: 1 }), status: 409, code: 'stale_revision' },
+  { op: 'deleteKeyspace', path: orders, query: { confirm: 'orders' }, status: 200 },
+  { op: 'deleteKeyspace', path: { keyspace: 'sessions' }, query: { confirm: 'sessions' }, status: 200 },
+  { op: 'deleteKeyspace', path: { keyspace: 'invoices' }, query: { confirm: 'invoices' }, status: 200 },
+  { op: 'deleteKeyspace', path: { keyspace: 'invoices2' }, query: { confirm: 'invoices2' }, status: [200, 404] },
+  { op: 'removeNode', path: { node: 'n1' }, status: 200 },
+  { op: 'removeNode', path: { node: 'n2' }, query: { force: 'true' }, status: 200 },
+];
