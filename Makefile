@@ -53,7 +53,8 @@ TOP_SRC       := $(filter-out src/main.c,$(wildcard src/*.c))
 
 obj = $(patsubst %.c,$(B)/%.o,$(1))
 PROTO_OBJ := $(B)/gen/directory/command.pb-c.o
-LIB_OBJ   := $(call obj,$(BASE_SRC) $(DIRECTORY_SRC) $(RAFT_SRC) $(CONTROL_SRC) $(API_SRC) $(TOP_SRC)) $(PROTO_OBJ)
+LIB_OBJ   := $(call obj,$(BASE_SRC) $(DIRECTORY_SRC) $(RAFT_SRC) $(CONTROL_SRC) $(API_SRC) $(TOP_SRC)) $(PROTO_OBJ) \
+             $(B)/src/api/openapi.o
 
 .PHONY: all
 all: $(B)/cadastred $(B)/cadastre ## The server and the command line tool, in build/release
@@ -74,6 +75,10 @@ $(B)/gen/directory/command.pb-c.c $(B)/gen/directory/command.pb-c.h &: src/direc
 	@mkdir -p $(B)/gen/directory
 	$(Q)protoc-c --proto_path=src --c_out=$(B)/gen directory/command.proto
 
+$(B)/src/api/openapi.o: src/api/openapi.S openapi.yaml
+	@mkdir -p $(@D)
+	$(Q)$(CC) -c -o $@ $<
+
 $(PROTO_OBJ): $(B)/gen/directory/command.pb-c.c
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(VARIANT_FLAGS_$(VARIANT)) -w -I$(B)/gen $(PKG_CFLAGS) -c -o $@ $<
 
@@ -87,8 +92,10 @@ $(B)/%.o: %.c | $(B)/gen/directory/command.pb-c.h
 TAP_OBJ   := $(B)/tests/harness/tap.o
 TEST_SRC  := $(wildcard tests/unit/*_test.c tests/property/*_test.c tests/sim/*_test.c)
 TEST_BINS := $(patsubst %.c,$(B)/%,$(TEST_SRC))
-# Helpers that several tests share: any tests/<kind>/*.c that is not a test.
-TEST_LIB_SRC := $(filter-out %_test.c tests/harness/tap.c,$(wildcard tests/unit/*.c tests/property/*.c tests/sim/*.c tests/harness/*.c))
+# Programs for longer runs than a test may take, and the server that shows src/raft alone.
+TEST_PROGS := $(B)/tests/sim/raft_fuzz $(B)/tests/harness/counter_server
+# Helpers that several tests share: any tests/<kind>/*.c that is neither a test nor such a program.
+TEST_LIB_SRC := $(filter-out %_test.c tests/harness/tap.c $(patsubst $(B)/%,%.c,$(TEST_PROGS)),$(wildcard tests/unit/*.c tests/property/*.c tests/sim/*.c tests/harness/*.c))
 TEST_LIB_OBJ := $(call obj,$(TEST_LIB_SRC))
 
 # The archives give only what a test refers to.
@@ -96,27 +103,111 @@ $(B)/libcadastrecli.a: $(call obj,$(filter-out src/cli/main.c,$(CLI_SRC)))
 	@rm -f $@
 	$(Q)ar rcs $@ $^
 
-$(TEST_BINS): $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastrecli.a $(B)/libcadastred.a
+$(TEST_BINS) $(TEST_PROGS): $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastrecli.a $(B)/libcadastred.a
 	@echo "  LD   $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $< $(TEST_LIB_OBJ) $(TAP_OBJ) $(B)/libcadastrecli.a \
 	    $(B)/libcadastred.a $(SERVER_LIBS) -lpthread
+
+# Tests with real servers as processes of their own.
+INTEGRATION_BINS := $(patsubst %.c,$(B)/%,$(wildcard tests/integration/*_test.c))
+
+$(INTEGRATION_BINS): $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastred.a $(TEST_PROGS)
+	@echo "  LD   $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $< $(TEST_LIB_OBJ) $(TAP_OBJ) $(B)/libcadastred.a $(SERVER_LIBS) -lpthread
+
+# --- benches: programs of their own, tests/bench/bench.py runs them ---
+
+BENCH_COMMON := $(B)/tests/bench/load.o $(TAP_OBJ)
+BENCH_SRC  := $(filter-out tests/bench/load.c,$(wildcard tests/bench/*.c))
+BENCH_BINS := $(patsubst %.c,$(B)/%,$(BENCH_SRC))
+
+$(BENCH_BINS): $(B)/%: $(B)/%.o $(BENCH_COMMON) $(B)/libcadastred.a
+	@echo "  LD   $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $< $(BENCH_COMMON) $(B)/libcadastred.a $(SERVER_LIBS) -lpthread
+
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
 .SECONDARY:
 .DELETE_ON_ERROR:
 
 .PHONY: tests-build unit
-tests-build: $(TEST_BINS)
+tests-build: $(TEST_BINS) $(TEST_PROGS) $(INTEGRATION_BINS)
 unit: $(TEST_BINS) ## The C test programs
 	prove $(patsubst %,./%,$(TEST_BINS))
 
-.PHONY: cli-test contract-lint contract-selftest errors-lint man-lint
-cli-test: $(B)/cadastre ## The command line tool against a mock server
-	python3 tests/integration/cli_test.py $(B)/cadastre
+# --- what a person calls ---
+
+# Debian 12's packages: to build and run, and what the tests need beside them.
+DEPS_BUILD := gcc make pkg-config libc6-dev libraft-dev libuv1-dev libsqlite3-dev libmicrohttpd-dev libjansson-dev \
+              liburcu-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler libxxhash-dev \
+              libcurl4-openssl-dev zlib1g-dev
+DEPS_TEST  := perl python3 curl sqlite3 clang-14 clang-format-14 libclang-rt-14-dev pmccabe mandoc git iproute2
+DEPS_BENCH := etcd-server etcd-client zookeeper wrk
+
+.PHONY: deps deps-test deps-bench
+deps: ## Installs what building and running need (apt, as root or through sudo)
+	@tools/deps.sh $(DEPS_BUILD)
+deps-test:
+	@tools/deps.sh $(DEPS_BUILD) $(DEPS_TEST)
+deps-bench:
+	@tools/deps.sh $(DEPS_BUILD) $(DEPS_TEST) $(DEPS_BENCH)
+
+.PHONY: run
+run: deps ## Installs, builds and starts one server: data in ./cadastre-data, API on 127.0.0.1:7400
+	@$(MAKE) --no-print-directory all
+	@cat docs/try.txt
+	@exec $(B)/cadastred
+
+.PHONY: demo
+demo: deps-test ## Three servers, the world's cities, a router that follows while the map changes and the leader dies
+	@$(MAKE) --no-print-directory all
+	@/usr/bin/python3 examples/demo.py
+
+.PHONY: test
+test: deps-test ## Installs, builds and passes every test that CI runs
+	@$(MAKE) --no-print-directory all tests-build
+	@tests/run.sh $(B)
+
+.PHONY: lint
+lint: ## Includes, banned calls, sizes (a ratchet), formatting, error lists, man pages
+	@tests/lint/run.sh
+
+.PHONY: contract contract-lint contract-selftest
+contract: all ## openapi.yaml's examples against a live server, validated (needs npm)
+	tests/contract/run.sh $(B)
 contract-lint: ## openapi.yaml against its ruleset and its own examples
 	tests/contract/lint.sh
 contract-selftest: ## The contract test against a server made of openapi.yaml's examples
 	cd tests/contract && node selftest.mjs
+
+.PHONY: asan tsan
+asan: ## The C tests under AddressSanitizer and UBSan
+	@$(MAKE) --no-print-directory VARIANT=asan all unit
+tsan: ## The C tests under ThreadSanitizer
+	@TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp history_size=4" \
+		$(MAKE) --no-print-directory VARIANT=tsan all unit
+
+.PHONY: coverage
+coverage: ## Line coverage of the C tests, in build/cov
+	@$(MAKE) --no-print-directory VARIANT=cov unit
+	@tools/coverage.sh build/cov
+
+.PHONY: format
+format: ## Formats the sources in place
+	clang-format-14 -i $$(git ls-files 'src/*.[ch]' 'tests/*.[ch]' 'examples/*.[ch]')
+
+.PHONY: install uninstall
+install: all ## Installs under PREFIX (/usr/local), with DESTDIR before it
+	install -D -m 755 $(B)/cadastred $(DESTDIR)$(PREFIX)/sbin/cadastred
+	install -D -m 755 $(B)/cadastre $(DESTDIR)$(PREFIX)/bin/cadastre
+	install -D -m 644 docs/man/cadastred.8 $(DESTDIR)$(PREFIX)/share/man/man8/cadastred.8
+	install -D -m 644 docs/man/cadastre.1 $(DESTDIR)$(PREFIX)/share/man/man1/cadastre.1
+uninstall: ## Removes what install put there
+	rm -f $(DESTDIR)$(PREFIX)/sbin/cadastred $(DESTDIR)$(PREFIX)/bin/cadastre \
+		$(DESTDIR)$(PREFIX)/share/man/man8/cadastred.8 $(DESTDIR)$(PREFIX)/share/man/man1/cadastre.1
+.PHONY: integration
+integration: $(INTEGRATION_BINS) ## Clusters of real processes on loopback
+	prove $(patsubst %,./%,$(INTEGRATION_BINS))
 errors-lint: ## docs/errors.md and openapi.yaml against src/base/err.h
 	tests/lint/errors
 man-lint: ## The manual pages

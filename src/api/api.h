@@ -13,6 +13,8 @@ struct api_options {
     unsigned threads;        /* 0: the number of cores, at most 8 */
     unsigned connections_max; /* 0: 20000, or what RLIMIT_NOFILE leaves */
     const char *version;     /* for /metrics and the Server header */
+    const char *scratch_dir; /* where backups are made before they are sent; NULL: TMPDIR, or /tmp */
+    uint64_t election_ms;    /* 0: 1000. A server is ready if it heard a leader within twice that. */
 };
 
 /* Listens and serves until the process ends. ERR_IO naming the address when it is in use. */
@@ -22,5 +24,9 @@ enum err_code api_start(struct control *control,
                         struct err *e) MUST_CHECK;
 /* The port really bound. */
 uint16_t api_port(const struct api *api);
+/* Stops taking connections and lets what runs end: for a shutdown. Any thread. */
+void api_drain(struct api *api);
+/* Ends it all, for tests. The feed may still publish: its listener must be gone or the loop ended before. */
+void api_stop(struct api *api);
 
 #endif

@@ -50,6 +50,10 @@ const char *exchange_request_id(const struct exchange *x);
 void *exchange_alloc(struct exchange *x, size_t size);
 /* `fn(arg)` runs when the exchange ends, however it ends (also when the client vanished). At most 8. */
 void exchange_on_end(struct exchange *x, void (*fn)(void *arg), void *arg);
+/* One pointer of the handler's own, for `ready` and `gone`; NULL at first. Not owned: exchange_alloc() and
+ * exchange_on_end() do that. */
+void exchange_set_state(struct exchange *x, void *state);
+void *exchange_state(const struct exchange *x);
 
 /* --- the answer --- */
 /* Name and value are copied. */

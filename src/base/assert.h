@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Assertions that stay on in release builds. For our own mistakes only; input is answered with an error. */
+/* Assertions that stay on in release builds. For our own mistakes only; input is answered with an
+ * error. */
 #ifndef BASE_ASSERT_H
 #define BASE_ASSERT_H
 
-#define ASSERT(cond)                                                                               \
-    ((cond) ? (void)0 : assert_fail(#cond, __FILE__, __LINE__, __func__))
+#define ASSERT(cond) ((cond) ? (void)0 : assert_fail(#cond, __FILE__, __LINE__, __func__))
 
 #define UNREACHABLE() assert_fail("unreachable", __FILE__, __LINE__, __func__)
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Growable bytes with a hard maximum. A write that would pass the maximum is dropped whole and sets `overflow`,
- * which stays set until buf_reset: check it once at the end. Zero-initialised with a `max` is empty and ready. */
+/* Growable bytes with a hard maximum. A write that would pass the maximum is dropped whole and sets
+ * `overflow`, which stays set until buf_reset: check it once at the end. Zero-initialised with a
+ * `max` is empty and ready. */
 #ifndef BASE_BUF_H
 #define BASE_BUF_H
 
@@ -26,7 +27,8 @@ void buf_init(struct buf *b, size_t max);
 void buf_close(struct buf *b);
 /* Forgets the content, keeps the memory. */
 void buf_reset(struct buf *b);
-/* Room for `n` more bytes to be written at data+len by the caller; false (and overflow) when it can't be. */
+/* Room for `n` more bytes to be written at data+len by the caller; false (and overflow) when it
+ * can't be. */
 bool buf_reserve(struct buf *b, size_t n);
 void buf_put(struct buf *b, const void *bytes, size_t n);
 void buf_put_u8(struct buf *b, uint8_t v);

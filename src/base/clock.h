@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The three clocks. Wall time is a label; waits and deadlines use the monotonic clock; leases use boot time, which
- * also counts a suspended machine's sleep. Any thread. */
+/* The three clocks. Wall time is a label; waits and deadlines use the monotonic clock; leases use
+ * boot time, which also counts a suspended machine's sleep. Any thread. */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 

@@ -12,7 +12,8 @@ struct row {
 
 static const struct row rows[ERR_COUNT] = {
     [ERR_OK] = {"ok", "ok", 200, 0},
-#define X(name, s, h, x, t) [ERR_##name] = {.slug = (s), .title = (t), .http = (h), .cli_exit = (x)},
+#define X(name, s, h, x, t)                                                                        \
+    [ERR_##name] = {.slug = (s), .title = (t), .http = (h), .cli_exit = (x)},
     ERR_LIST(X)
 #undef X
         [ERR_NOT_LEADER] = {"not_leader", "This server is not the leader", 500, 1},

@@ -5,12 +5,12 @@
 
 #include <stdint.h>
 
-#define MUST_CHECK __attribute__((warn_unused_result))
+#define MUST_CHECK             __attribute__((warn_unused_result))
 #define PRINTF_LIKE(fmt, args) __attribute__((format(printf, fmt, args)))
 
-/* X(NAME, slug, HTTP status, CLI exit, title). The slug is the problem code of the API; docs/errors.md and
- * openapi.yaml are tested against this list. CLI exits: 1 failure, 2 usage, 3 not found, 4 conflict, 5 unavailable,
- * 6 timeout, 7 not allowed. */
+/* X(NAME, slug, HTTP status, CLI exit, title). The slug is the problem code of the API;
+ * docs/errors.md and openapi.yaml are tested against this list. CLI exits: 1 failure, 2 usage, 3
+ * not found, 4 conflict, 5 unavailable, 6 timeout, 7 not allowed. */
 #define ERR_LIST(X)                                                                                \
     X(INVALID_REQUEST, "invalid_request", 400, 2, "The request is not valid")                      \
     X(INVALID_KEY, "invalid_key", 400, 2, "The key is not valid")                                  \
@@ -72,14 +72,16 @@ enum err_code {
     ERR_COUNT
 };
 
-/* A code with the text for a person. Plain value, no heap; `pointer` is a JSON Pointer (RFC 6901) or empty. */
+/* A code with the text for a person. Plain value, no heap; `pointer` is a JSON Pointer (RFC 6901)
+ * or empty. */
 struct err {
     enum err_code code;
     char detail[320];
     char pointer[96];
 };
 
-/* Never NULL. For ERR_OK and the private codes: "ok", "not_leader", "io", "corrupt"; 500 and exit 1. */
+/* Never NULL. For ERR_OK and the private codes: "ok", "not_leader", "io", "corrupt"; 500 and
+ * exit 1. */
 const char *err_slug(enum err_code code);
 const char *err_title(enum err_code code);
 int err_http_status(enum err_code code);
@@ -88,11 +90,13 @@ int err_cli_exit(enum err_code code);
 /* ERR_COUNT when no code has this slug. */
 enum err_code err_from_slug(const char *slug);
 
-/* Fills `e` (may be NULL) and returns `code`, so that a caller can `return err_set(e, ERR_X, "…", …)`. */
+/* Fills `e` (may be NULL) and returns `code`, so that a caller can `return err_set(e, ERR_X, "…",
+ * …)`. */
 enum err_code err_set(struct err *e, enum err_code code, const char *fmt, ...) PRINTF_LIKE(3, 4);
 
 /* The same, naming the field at fault. */
-enum err_code err_set_at(struct err *e, enum err_code code, const char *pointer, const char *fmt, ...)
+enum err_code
+err_set_at(struct err *e, enum err_code code, const char *pointer, const char *fmt, ...)
     PRINTF_LIKE(4, 5);
 
 /* Puts "what: " before the detail. Returns e->code. */

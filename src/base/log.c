@@ -68,13 +68,8 @@ static const char *field_as_json(const char *field, char *line, size_t size, siz
     if (quoted && *end == '"') {
         end++;
     }
-    int n = snprintf(line + *at,
-                     size - *at,
-                     quoted ? ",\"%.*s\":%.*s" : ",\"%.*s\":\"%.*s\"",
-                     (int)(eq - field),
-                     field,
-                     (int)(end - value),
-                     value);
+    int n = snprintf(line + *at, size - *at, quoted ? ",\"%.*s\":%.*s" : ",\"%.*s\":\"%.*s\"",
+                     (int)(eq - field), field, (int)(end - value), value);
     *at += n > 0 && (size_t)n < size - *at ? (size_t)n : 0;
     return *end == ' ' ? end + 1 : end;
 }
@@ -95,22 +90,12 @@ static void write_line(enum log_level level, const char *event, const char *fiel
     (void)vsnprintf(text, sizeof text, fields, args);
     size_t n;
     if (as_json) {
-        (void)snprintf(head,
-                       sizeof head,
-                       "{\"ts\":\"%s\",\"level\":\"%s\",\"event\":\"%s\"",
-                       when,
-                       level_names[level],
-                       event);
+        (void)snprintf(head, sizeof head, "{\"ts\":\"%s\",\"level\":\"%s\",\"event\":\"%s\"", when,
+                       level_names[level], event);
         n = format_json(line, sizeof line, head, text);
     } else {
-        n = (size_t)snprintf(line,
-                             sizeof line,
-                             "ts=%s level=%s event=%s%s%s\n",
-                             when,
-                             level_names[level],
-                             event,
-                             text[0] != '\0' ? " " : "",
-                             text);
+        n = (size_t)snprintf(line, sizeof line, "ts=%s level=%s event=%s%s%s\n", when,
+                             level_names[level], event, text[0] != '\0' ? " " : "", text);
     }
     ssize_t ignored = write(STDERR_FILENO, line, n); /* nowhere to report it */
     (void)ignored;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Structured log lines on stderr, one event a line, logfmt or JSON. Only the top (server, api, control, raft's
- * lifecycle) logs; libraries return errors. Any thread; lines never mix.
+/* Structured log lines on stderr, one event a line, logfmt or JSON. Only the top (server, api,
+ * control, raft's lifecycle) logs; libraries return errors. Any thread; lines never mix.
  *
  *     log_event(LOG_INFO, "raft.leader.changed", "leader=%" PRIu64 " term=%" PRIu64, id, term);
  *
- * `fields` is logfmt: space-separated name=value, a value with blanks or quotes through log_quote(). */
+ * `fields` is logfmt: space-separated name=value, a value with blanks or quotes through
+ * log_quote(). */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 
@@ -19,10 +20,12 @@ bool log_level_parse(const char *name, enum log_level *ret_level);
 void log_event(enum log_level level, const char *event, const char *fields, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Writes `text` as a quoted logfmt value, cut at the size of `out`, control bytes escaped. Returns `out`. */
+/* Writes `text` as a quoted logfmt value, cut at the size of `out`, control bytes escaped. Returns
+ * `out`. */
 const char *log_quote(const char *text, char *out, size_t size);
 
-/* Logs at LOG_ERROR and ends the process with `exit_code` at once, running nothing: what a failed disk deserves. */
+/* Logs at LOG_ERROR and ends the process with `exit_code` at once, running nothing: what a failed
+ * disk deserves. */
 _Noreturn void log_fatal(int exit_code, const char *event, const char *fields, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Allocation. Running out of memory ends the process with a message: state is rebuilt from snapshot and log, so
- * dying is safe and half an apply is not. No function here returns NULL. Any thread. */
+/* Allocation. Running out of memory ends the process with a message: state is rebuilt from snapshot
+ * and log, so dying is safe and half an apply is not. No function here returns NULL. Any thread. */
 #ifndef BASE_MEM_H
 #define BASE_MEM_H
 

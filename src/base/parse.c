@@ -57,8 +57,8 @@ static bool parse_with_unit(const char *text, const struct unit *units, uint64_t
 
 bool parse_duration_ms(const char *text, uint64_t *ret_ms)
 {
-    static const struct unit units[] = {
-        {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000}, {NULL, 0}};
+    static const struct unit units[] = {{"ms", 1},      {"s", 1000},     {"m", 60000},
+                                        {"h", 3600000}, {"d", 86400000}, {NULL, 0}};
     return parse_with_unit(text, units, ret_ms);
 }
 
@@ -142,7 +142,8 @@ bool parse_is_name(struct slice text)
     return true;
 }
 
-/* Length of the sequence that starts with `lead`, and the range its second byte must be in; 0 when it can't lead. */
+/* Length of the sequence that starts with `lead`, and the range its second byte must be in; 0 when
+ * it can't lead. */
 static size_t utf8_sequence(uint8_t lead, uint8_t *ret_low, uint8_t *ret_high)
 {
     *ret_low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text to values, strictly: the whole text must match. On failure false, and the output is untouched. Any thread. */
+/* Text to values, strictly: the whole text must match. On failure false, and the output is
+ * untouched. Any thread. */
 #ifndef BASE_PARSE_H
 #define BASE_PARSE_H
 
@@ -20,7 +21,8 @@ bool parse_duration_ms(const char *text, uint64_t *ret_ms);
 /* "4096", "64KiB", "64MiB", "512GiB", "10400GB" (powers of 1000 without the i). */
 bool parse_size_bytes(const char *text, uint64_t *ret_bytes);
 
-/* "host:port", "[v6]:port", ":port" is refused. `ret_host` holds `host_size` bytes, without brackets. */
+/* "host:port", "[v6]:port", ":port" is refused. `ret_host` holds `host_size` bytes, without
+ * brackets. */
 bool parse_host_port(const char *text, char *ret_host, size_t host_size, uint16_t *ret_port);
 
 /* Lower-case hex digits, an even number of them, at most out_max bytes. */

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the leader does over time, and the door from HTTP threads to the loop: commands, confirmations, membership.
+/* What the leader does over time, and the door from HTTP threads to the loop: commands,
+ * confirmations, membership.
  *
- * Threads: control_submit, control_confirm, control_member and control_status are called from any thread and answer
- * through a callback that runs on the loop thread and must only hand the outcome over. */
+ * Threads: control_submit, control_confirm, control_member and control_status are called from any
+ * thread and answer through a callback that runs on the loop thread and must only hand the outcome
+ * over. */
 #ifndef CONTROL_CONTROL_H
 #define CONTROL_CONTROL_H
 
@@ -12,23 +14,26 @@
 #include "raft/replica.h"
 
 enum {
-    CONTROL_QUEUE_MAX = 8192,    /* requests handed over and not yet answered; more are ERR_OVERLOADED at once */
-    CONTROL_JOINED_MAX = 64      /* retries that wait for one command in flight with the same key */
+    CONTROL_QUEUE_MAX =
+        8192, /* requests handed over and not yet answered; more are ERR_OVERLOADED at once */
+    CONTROL_JOINED_MAX = 64 /* retries that wait for one command in flight with the same key */
 };
 
 struct control;
 
 struct control_outcome {
-    enum err_code status;        /* ERR_OK: `result` says what came of it (which may be a refusal); else ERR_NOT_LEADER,
-                                    ERR_OUTCOME_UNKNOWN, ERR_OVERLOADED: there is no result */
-    struct dir_result *result;   /* borrowed for the callback: result_ref() to keep */
-    char leader_url[DIR_ADDRESS_MAX + 1]; /* with ERR_NOT_LEADER: where the leader's API is, "" when unknown */
+    enum err_code
+        status; /* ERR_OK: `result` says what came of it (which may be a refusal); else
+                   ERR_NOT_LEADER, ERR_OUTCOME_UNKNOWN, ERR_OVERLOADED: there is no result */
+    struct dir_result *result; /* borrowed for the callback: result_ref() to keep */
+    char leader_url[DIR_ADDRESS_MAX +
+                    1]; /* with ERR_NOT_LEADER: where the leader's API is, "" when unknown */
 };
 typedef void (*control_done)(void *arg, const struct control_outcome *outcome);
 
-/* Runs one command to its outcome: answers a stored one; waits for one in flight with the same key; refuses what apply
- * would refuse now, without using up the key; else stamps the time and proposes. Copies the command (its repeated
- * fields too). ERR_OVERLOADED: refused, `done` is never called. */
+/* Runs one command to its outcome: answers a stored one; waits for one in flight with the same key;
+ * refuses what apply would refuse now, without using up the key; else stamps the time and proposes.
+ * Copies the command (its repeated fields too). ERR_OVERLOADED: refused, `done` is never called. */
 enum err_code control_submit(struct control *c,
                              const Cadastre__Command *command,
                              control_done done,
@@ -37,8 +42,9 @@ enum err_code control_submit(struct control *c,
 /* A linearizable read may run on the published view once `done` got ERR_OK. */
 enum err_code control_confirm(struct control *c, control_done done, void *arg) MUST_CHECK;
 
-/* A creation of any size: the keyspace appears whole or not at all (decisions.md 27). `bounds` are the splits beyond
- * the first command's own, in key order, copied; for a hash keyspace none, they follow from `partitions`. */
+/* A creation of any size: the keyspace appears whole or not at all (decisions.md 27). `bounds` are
+ * the splits beyond the first command's own, in key order, copied; for a hash keyspace none, they
+ * follow from `partitions`. */
 enum err_code control_create_keyspace(struct control *c,
                                       const Cadastre__Command *create,
                                       const struct slice *bounds,
@@ -46,8 +52,8 @@ enum err_code control_create_keyspace(struct control *c,
                                       control_done done,
                                       void *arg) MUST_CHECK;
 
-/* Members of the directory's own group. `instance` is needed to add. The outcome has no result. `status` is
- * ERR_OK or one of replica.h's membership outcomes. */
+/* Members of the directory's own group. `instance` is needed to add. The outcome has no result.
+ * `status` is ERR_OK or one of replica.h's membership outcomes. */
 enum control_member_verb {
     CONTROL_ADD_VOTER,
     CONTROL_ADD_OBSERVER,
@@ -64,23 +70,26 @@ enum err_code control_member(struct control *c,
                              control_done done,
                              void *arg) MUST_CHECK;
 
-/* A copy of what the loop last saw, at most 100 ms old or as of the last publish. Any thread, no wait. */
+/* A copy of what the loop last saw, at most 100 ms old or as of the last publish. Any thread, no
+ * wait. */
 struct control_status {
     struct replica_status raft;
     char leader_url[DIR_ADDRESS_MAX + 1];
-    uint64_t store_lag, loop_lag_ms, loop_lag_max_ms, loop_turned_ms; /* loop_turned_ms: CLOCK_MONOTONIC */
-    uint64_t commands, refused, replayed, confirms;   /* counters since the start */
+    uint64_t store_lag, loop_lag_ms, loop_lag_max_ms,
+        loop_turned_ms;                             /* loop_turned_ms: CLOCK_MONOTONIC */
+    uint64_t commands, refused, replayed, confirms; /* counters since the start */
     bool stopping;
 };
 void control_status(const struct control *c, struct control_status *ret_status);
 
-/* How old the applied state may be, in ms: now minus when a leader was last heard. On the active leader 0 … one
- * election timeout. UINT64_MAX: never heard one. Any thread. */
+/* How old the applied state may be, in ms: now minus when a leader was last heard. On the active
+ * leader 0 … one election timeout. UINT64_MAX: never heard one. Any thread. */
 uint64_t control_staleness_ms(const struct control *c);
 
 const struct dir_published *control_published(const struct control *c);
 struct dir_feed *control_feed(const struct control *c);
 struct store *control_store(const struct control *c);
+/* Its id and instance; the cluster's name is in the view. */
 const struct replica_identity *control_identity(const struct control *c);
 
 /* --- for server.c --- */
@@ -89,7 +98,10 @@ struct control_parts {
     struct uv_loop_s *loop;
     struct directory *directory;
     struct store *store;
-    struct replica_identity identity;
+    const struct replica_identity
+        *identity; /* as opened: id and instance hold, the cluster may yet be founded */
+    const char *raft_address,
+        *api_url; /* this server's own, as advertised; live as long as the process */
 };
 /* The machine to give replica_start; then control_attach with the replica. */
 struct control *control_new(const struct control_parts *parts);

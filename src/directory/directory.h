@@ -45,6 +45,7 @@ struct dir_result {
     dir_rev revision;      /* at which it took effect; of a refusal, at which it was judged */
     bool replayed;         /* the stored outcome of an earlier command with the same idempotency key */
     uint64_t partition;    /* that the command was about, or 0 */
+    bool retired;          /* with stale_epoch: the id itself was split or merged; the routes are what is there now */
     dir_rev current_epoch; /* for stale_epoch, future_epoch */
     dir_rev current_revision; /* for stale_revision */
     uint64_t session;      /* of a registered node */
@@ -86,6 +87,7 @@ struct dir_effects {
         dir_rev revision, compacted;
         struct hash128 hash;
         struct dir_settings settings;
+        struct dir_mark marks[DIR_MARKS_MAX];
     } meta;
     uint64_t row_count;
     struct dir_row *rows;
@@ -94,8 +96,10 @@ struct dir_effects {
 void dir_effects_free(struct dir_effects *e);
 
 /* Applies one encoded command of the entry at `index`. Returns the result (caller owns), and appends the effects to
- * `*ret_effects` (caller owns; a command that changed no row at all gives NULL). ERR_NOT_READY in the result with
- * detail starting "needs version" means: stop the process (exit 4), this server is too old. */
+ * `*ret_effects` (caller owns). Every command that this server understands has some, a refused one too: log time,
+ * which the hash covers, may have moved, and the audit wants it. Bytes that are no command have none. ERR_NOT_READY in the result with
+ * detail starting "needs version" means: stop the process (exit 4), this server is too old. ERR_CORRUPT is the answer
+ * to a StateCheck whose index is remembered here with another hash: stop the process (exit 4), its state is wrong. */
 struct dir_result *directory_apply(struct directory *d,
                                    uint64_t index,
                                    struct slice command,
@@ -122,6 +126,12 @@ uint64_t directory_dedupe_since_ms(const struct dir_view *v);
 void directory_load_begin(struct directory *d, const struct dir_view_meta *meta);
 void directory_load_row(struct directory *d, struct dir_object *row);
 enum err_code directory_load_end(struct directory *d, struct err *e) MUST_CHECK;
+
+/* The scalars as canonical bytes (without the hash and the index: what the state hash covers), and back. */
+/* The scalars of a state. */
+void dir_meta_of(const struct dir_view *v, struct dir_view_meta *ret_meta);
+void dir_meta_encode(const struct dir_view_meta *m, struct buf *out);
+enum err_code dir_meta_decode(struct slice bytes, struct dir_view_meta *ret_meta, struct err *e) MUST_CHECK;
 
 /* A row as canonical bytes: what is hashed, and what results carry. Decoding checks every bound. */
 void dir_object_encode(const struct dir_object *o, struct buf *out);

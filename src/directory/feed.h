@@ -25,7 +25,7 @@ struct dir_change {
     uint64_t *removed;       /* retired partition ids */
     struct dir_route *routes; /* the new versions, in key order */
     /* The range that it touched: for watchers of a part. */
-    struct slice start, end; /* point into owned memory; end.data NULL: open */
+    struct slice start, end; /* owned, each from mem_alloc or NULL; end.data NULL: open */
     /* What the API made of it, once for all watchers. The first to set it (compare and swap) wins; change_unref frees
      * it with `encoded_free`. */
     _Atomic(void *) encoded;
@@ -39,8 +39,9 @@ struct dir_feed;
 
 /* Collects references to the changes of one keyspace (0: of any) with revision in (since, upto], oldest first, at
  * most `max`, never cutting a revision in half. Returns the count, or -1 when the ring no longer reaches back to
- * `since` (the caller asks history, or answers `compacted`). `*ret_last` is the revision up to which the caller has
- * now seen everything. Any thread. */
+ * `since` (the caller asks history, or answers `compacted`), or when one revision alone has more than `max`.
+ * `*ret_last` is the revision up to which the caller has now seen everything. Any thread that has called
+ * rcu_reader_start(). */
 int64_t feed_read(const struct dir_feed *f,
                   uint64_t keyspace,
                   dir_rev since,

@@ -14,6 +14,8 @@
 
 struct ptree_node;
 
+enum { PTREE_KEY_MAX = 1280 }; /* bytes; longer ones are our own mistake */
+
 struct ptree {
     struct ptree_node *root; /* owns a reference; NULL when empty */
     uint64_t count;

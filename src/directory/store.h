@@ -40,10 +40,12 @@ struct store_snapshot; /* one being made */
 
 /* Marks this place in the queue; the image will hold exactly what was pushed before. Loop thread; at most one. */
 struct store_snapshot *store_snapshot_begin(struct store *s, uint64_t index);
-/* Blocks until the image is there; gives two pieces, header and image, that live until store_snapshot_end(). Pool
- * thread. */
+/* Blocks until the image is there; gives two pieces, header and image, that live until store_snapshot_end(). Once for
+ * each snapshot. ERR_NOT_READY when a restore overtook it, ERR_LIMIT_EXCEEDED when the image is over STORE_IMAGE_MAX.
+ * Pool thread. */
 enum err_code
 store_snapshot_wait(struct store_snapshot *snap, struct slice ret_pieces[2], struct err *e) MUST_CHECK;
+/* Not while store_snapshot_wait() runs. Any thread. */
 void store_snapshot_end(struct store_snapshot *snap);
 
 /* Replaces the store's content by a snapshot's (both pieces in one run of bytes) and loads `d` from it. The store is
@@ -84,6 +86,7 @@ struct store_version {
     struct slice start, end; /* valid during the callback */
     struct {
         uint8_t role;
+        bool is_static; /* the node of then had no agent: as primary, it makes the authority static */
         char name[DIR_NAME_MAX + 1], address[DIR_ADDRESS_MAX + 1];
     } replicas[DIR_REPLICAS_MAX];
 };
@@ -95,7 +98,8 @@ store_await(struct store *s, dir_rev revision, uint64_t timeout_ms, struct err *
 /* A keyspace as it was at a revision, by name; reference to the caller, or NULL (none, or compacted: see view). */
 struct dir_keyspace *store_keyspace_at(struct store *s, struct slice name, dir_rev revision);
 
-/* The version of the partition that held `routing_key` at `revision`. ERR_PARTITION_NOT_FOUND when none did. */
+/* The version of the partition that held `routing_key` at `revision`, as a route showed it then (mod_revision, names,
+ * addresses). ERR_PARTITION_NOT_FOUND when none did; ERR_COMPACTED, ERR_BEHIND when `revision` is out of history. */
 enum err_code store_route_at(struct store *s,
                              uint64_t keyspace,
                              struct slice routing_key,
@@ -104,15 +108,21 @@ enum err_code store_route_at(struct store *s,
                              void *arg,
                              struct err *e) MUST_CHECK;
 
-/* All versions of one partition, oldest first. */
+/* All kept versions of one partition, oldest first, with names and addresses of when each began. */
 enum err_code store_history(struct store *s,
                             uint64_t partition,
                             bool (*fn)(void *arg, const struct store_version *v),
                             void *arg,
                             struct err *e) MUST_CHECK;
 
-/* The versions of a keyspace that began in (from, to], and those that ended there, by (revision, start): for diff, and
- * for changes older than the ring. Pages: starts after `*cursor` (0 first), at most `max`; 0 in `*cursor` at the end. */
+/* What changed in a keyspace in (from, to], by (revision, start): for diff, and for changes older than the ring. Each
+ * version that began there; each partition that ended there without a newer version (`removed`; at one revision those
+ * that a split or merge retired come before what replaced them, a removed keyspace's last of all); and, as
+ * DIR_CHANGE_NODE, each version that stayed while what a route shows of one of its nodes changed, named as of then. A
+ * keyspace created in chunks appears whole, as DIR_CHANGE_CREATE, at the revision that made it visible. Pins
+ * (DIR_CHANGE_PIN) are versions too, though routes don't show them: their mod_revision is an earlier one.
+ * ERR_COMPACTED when history no longer reaches back to `from`, or when changes of nodes alone touched over 2^20 routes;
+ * ERR_BEHIND when the store has not reached `to`. `fn` returns false to stop; events are delivered as they are read. */
 struct store_event {
     dir_rev revision;
     enum dir_change_kind kind;
@@ -127,7 +137,9 @@ enum err_code store_events(struct store *s,
                            void *arg,
                            struct err *e) MUST_CHECK;
 
-/* The audit: one row a command, newest first from `before` (0: the newest). */
+/* The audit: one row a command, newest first, of entries before index `before` (0: from the newest). The commands of
+ * one entry share its index, and are never cut apart: there may be a few rows more than `max`, and the last row's index
+ * is the next page's `before`. */
 struct store_audit {
     uint64_t index, at_ms;
     dir_rev revision;

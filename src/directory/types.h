@@ -30,6 +30,10 @@ enum {
     DIR_KEYSPACES_MAX = 10000,
     DIR_NODES_MAX = 20000,
     DIR_SERVERS_MAX = 16,
+    DIR_SERVER_IDS_MAX = 4096,   /* members and former members */
+    DIR_OPERATIONS_MAX = 10000,  /* operations remembered; the oldest makes room */
+    DIR_POLICY_MAX = 65536,      /* bytes of a keyspace's policy */
+    DIR_MARKS_MAX = 8,
     DIR_DEDUPE_MAX = 262144,     /* remembered idempotency keys; the oldest makes room */
     DIR_TOMBSTONES_MAX = 1000000,/* retired ids that still name their successors */
     DIR_PLACE_BATCH = 8192,      /* partitions placed by one command */
@@ -46,7 +50,8 @@ enum dir_kind {
     DIR_KIND_SERVER,
     DIR_KIND_DEDUPE,
     DIR_KIND_OPERATION,
-    DIR_KIND_BYTES /* anything else that is only bytes, such as a test's value */
+    DIR_KIND_BYTES, /* anything else that is only bytes, such as a test's value */
+    DIR_KIND_MAP    /* struct dir_map of view.h: not a row */
 };
 
 struct dir_object {
@@ -140,15 +145,30 @@ static inline struct slice dir_partition_end(const struct dir_partition *p)
     return slice_of(start.data + start.len, p->end_len);
 }
 
-/* A retired partition id: what became of its range. */
+/* A retired partition id: what became of its range. In one allocation: successors, start, end. The range is kept
+ * because it alone says which live partitions cover it now: the successors of successors may lie beside it. */
 struct dir_tombstone {
     struct dir_object object;
+    bool end_open;
     uint8_t cause; /* enum dir_change_kind: split, merge, delete */
+    uint16_t start_len, end_len;
     uint32_t successor_count;
     uint64_t id, keyspace;
     dir_rev retired, last_epoch;
     uint64_t successors[];
 };
+
+static inline struct slice dir_tombstone_start(const struct dir_tombstone *t)
+{
+    return slice_of(t->successors + t->successor_count, t->start_len);
+}
+
+/* Meaningless when end_open. */
+static inline struct slice dir_tombstone_end(const struct dir_tombstone *t)
+{
+    struct slice start = dir_tombstone_start(t);
+    return slice_of(start.data + start.len, t->end_len);
+}
 
 struct dir_node {
     struct dir_object object;

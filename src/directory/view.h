@@ -18,6 +18,12 @@ struct dir_settings {
     uint64_t dedupe_retention_ms;  /* default 24 h */
 };
 
+/* The revision at a log time: how retention by age finds what to forget. */
+struct dir_mark {
+    uint64_t at_ms; /* 0: no mark */
+    dir_rev revision;
+};
+
 /* All of the replicated state. Ids and revisions as keys are 8 big-endian bytes. Objects of hidden keyspaces are in
  * the trees too: the finders below skip them. */
 struct dir_view {
@@ -32,10 +38,12 @@ struct dir_view {
     uint64_t unplaced;       /* partitions that have no primary and hold no data: Place can help */
     struct hash128 hash;     /* the state hash (sum over the rows of every table, and of the scalars above but index) */
     struct dir_settings settings;
+    struct dir_mark marks[DIR_MARKS_MAX]; /* oldest first */
     struct ptree keyspaces_by_name; /* name -> dir_keyspace */
     struct ptree keyspaces;         /* id -> dir_keyspace */
     struct ptree keyspace_maps;     /* id -> dir_map */
     struct ptree partitions;        /* id -> dir_partition */
+    struct ptree waiting;           /* keyspace id, id -> dir_partition: those that `unplaced` counts */
     struct ptree tombstones;        /* id -> dir_tombstone */
     struct ptree tombstones_by_age; /* retired revision, id -> dir_tombstone */
     struct ptree nodes_by_name;     /* name -> dir_node */

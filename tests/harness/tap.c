@@ -16,7 +16,8 @@ bool tap_check(bool ok, const char *text, const char *file, int line)
 {
     if (!ok) {
         failures_here++;
-        (void)printf("# %s:%d: failed: %s%s%s\n", file, line, text, note[0] != '\0' ? " with " : "", note);
+        (void)printf("# %s:%d: failed: %s%s%s\n", file, line, text, note[0] != '\0' ? " with " : "",
+                     note);
     }
     return ok;
 }

@@ -3,8 +3,8 @@
  *
  *     int main(void) { RUN(split_keeps_coverage); RUN(...); return tap_done(); }
  *
- * RUN prints one `ok`/`not ok` line for each function; CHECK records a failure with its place and goes on; tap_note()
- * says what inputs or seeds it was (printed only if the function fails). */
+ * RUN prints one `ok`/`not ok` line for each function; CHECK records a failure with its place and
+ * goes on; tap_note() says what inputs or seeds it was (printed only if the function fails). */
 #ifndef TESTS_TAP_H
 #define TESTS_TAP_H
 
@@ -15,7 +15,7 @@
 #define CHECK_U64(got, want)                                                                       \
     tap_check_u64((uint64_t)(got), (uint64_t)(want), #got " == " #want, __FILE__, __LINE__)
 #define CHECK_STR(got, want) tap_check_str((got), (want), #got " is " #want, __FILE__, __LINE__)
-#define RUN(fn) tap_run(#fn, (fn))
+#define RUN(fn)              tap_run(#fn, (fn))
 
 bool tap_check(bool ok, const char *text, const char *file, int line);
 bool tap_check_u64(uint64_t got, uint64_t want, const char *text, const char *file, int line);
@@ -27,7 +27,8 @@ void tap_run(const char *name, void (*fn)(void));
 /* Prints the plan. Returns the exit status. */
 int tap_done(void);
 
-/* A deterministic generator (SplitMix64), seeded by TEST_SEED in the environment or by the given number. */
+/* A deterministic generator (SplitMix64), seeded by TEST_SEED in the environment or by the given
+ * number. */
 struct tap_rand {
     uint64_t state;
 };

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The handlers, for routes.c, and what outlives a request in them, for api.c. */
+#ifndef API_ENDPOINTS_H
+#define API_ENDPOINTS_H
+
+#include "api/handlers.h"
+
+/* h_keyspaces.c */
+struct patch_gate *patch_gate_new(void);
+void patch_gate_free(struct patch_gate *g);
+void h_keyspaces_list(struct exchange *x);
+void h_keyspaces_create(struct exchange *x);
+void h_keyspace_get(struct exchange *x);
+void h_keyspace_patch(struct exchange *x);
+void h_keyspace_delete(struct exchange *x);
+
+/* h_routes.c */
+void h_route(struct exchange *x);
+void h_routes_batch(struct exchange *x);
+void h_routes_range(struct exchange *x);
+void h_validate(struct exchange *x);
+
+/* h_map.c */
+void h_map(struct exchange *x);
+
+/* h_changes.c, h_watch.c, watchers.c */
+struct watchers *watchers_new(void);
+void watchers_free(struct watchers *w);
+uint64_t watchers_count(struct watchers *w);
+void h_changes(struct exchange *x);
+void h_watch(struct exchange *x);
+void h_watchers(struct exchange *x);
+
+/* h_partitions.c */
+void h_partitions_list(struct exchange *x);
+void h_partition_get(struct exchange *x);
+void h_partition_patch(struct exchange *x);
+void h_partition_split(struct exchange *x);
+void h_partition_merge(struct exchange *x);
+void h_partition_check(struct exchange *x);
+/* A partition or what became of it, and what a refusal about it says. */
+struct check {
+    const struct dir_view *view;
+    const struct dir_keyspace *keyspace;
+    const struct dir_partition *partition;
+    const struct dir_tombstone *tombstone;
+};
+/* Of the path's variables 0 and 1; false when the keyspace is not there (answered). */
+bool check_find(struct exchange *x, const struct dir_view *v, struct check *ret);
+/* False when answered: 404, 409 stale_epoch or future_epoch. */
+bool check_epoch(struct exchange *x, struct check *c, uint64_t epoch);
+void check_put_members(struct exchange *x, struct buf *out, void *check);
+
+/* h_moves.c */
+void h_partition_move(struct exchange *x);
+void h_partition_transfer(struct exchange *x);
+void h_replica_add(struct exchange *x);
+void h_replica_remove(struct exchange *x);
+
+/* h_nodes.c */
+void h_nodes_list(struct exchange *x);
+void h_node_get(struct exchange *x);
+void h_node_put(struct exchange *x);
+void h_node_delete(struct exchange *x);
+
+/* h_operations.c */
+void operation_put_open(struct buf *b, const struct dir_operation *op);
+void h_operations_list(struct exchange *x);
+void h_operation_get(struct exchange *x);
+
+/* h_cluster.c */
+void h_cluster(struct exchange *x);
+void h_servers_list(struct exchange *x);
+void h_server_add(struct exchange *x);
+void h_server_patch(struct exchange *x);
+void h_server_delete(struct exchange *x);
+void h_transfer_leadership(struct exchange *x);
+void h_snapshot(struct exchange *x);
+
+/* h_history.c, h_diff.c */
+void route_at(struct exchange *x, const struct dir_view *v); /* a read_fn */
+void h_partition_history(struct exchange *x);
+void h_diff(struct exchange *x);
+
+/* h_audit.c, h_commands.c, h_backup.c */
+void h_audit(struct exchange *x);
+void h_command_get(struct exchange *x);
+void h_backup(struct exchange *x);
+
+/* h_process.c, h_metrics.c */
+void h_index(struct exchange *x);
+void h_livez(struct exchange *x);
+void h_readyz(struct exchange *x);
+void h_openapi(struct exchange *x);
+void h_metrics(struct exchange *x);
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Prometheus text format 0.0.4. Labels are bounded: nothing that a client names is one. */
+#include "api/endpoints.h"
+
+#include "base/clock.h"
+
+#include <inttypes.h>
+
+static void put(struct buf *b, const char *name, const char *type, const char *help, uint64_t value)
+{
+    buf_printf(b, "# HELP %s %s\n# TYPE %s %s\n%s %" PRIu64 "\n", name, help, name, type, name,
+               value);
+}
+
+/* Of a metric given in milliseconds, in seconds. */
+static void put_seconds(struct buf *b, const char *name, const char *help, uint64_t ms)
+{
+    buf_printf(b, "# HELP %s %s\n# TYPE %s gauge\n%s %" PRIu64 ".%03u\n", name, help, name, name,
+               ms / 1000, (unsigned)(ms % 1000));
+}
+
+static void put_directory(struct buf *b, const struct dir_view *v)
+{
+    put(b, "cadastre_directory_revision", "gauge", "Newest revision applied here.", v->revision);
+    put(b, "cadastre_directory_compacted_revision", "gauge",
+        "History reaches back to states after it.", v->compacted);
+    put(b, "cadastre_directory_keyspaces", "gauge", "Keyspaces.", v->keyspaces.count);
+    put(b, "cadastre_directory_partitions", "gauge", "Partitions.", v->partitions.count);
+    put(b, "cadastre_directory_unplaced_partitions", "gauge",
+        "Partitions that wait for a first owner.", v->unplaced);
+    put(b, "cadastre_directory_nodes", "gauge", "Registered nodes.", v->nodes.count);
+    put(b, "cadastre_directory_operations", "gauge", "Operations remembered.", v->operations.count);
+    put(b, "cadastre_raft_applied_index", "gauge", "Last log entry applied.", v->applied_index);
+}
+
+static void put_raft(struct buf *b, const struct control_status *s)
+{
+    put(b, "cadastre_raft_commit_index", "gauge", "Last log entry committed.",
+        s->raft.commit_index);
+    put(b, "cadastre_raft_last_index", "gauge", "Last log entry here.", s->raft.last_index);
+    put(b, "cadastre_raft_snapshot_index", "gauge", "Log entry of the last snapshot.",
+        s->raft.snapshot_index);
+    put(b, "cadastre_raft_term", "gauge", "Raft term.", s->raft.term);
+    put(b, "cadastre_raft_is_leader", "gauge", "1 on the active leader.", s->raft.active);
+    put(b, "cadastre_raft_has_leader", "gauge", "1 when a leader is known.", s->raft.leader != 0);
+    put(b, "cadastre_raft_elections_won_total", "counter", "Times this server became leader.",
+        s->raft.elections);
+    put(b, "cadastre_raft_snapshots_total", "counter", "Snapshots taken.", s->raft.snapshots);
+    put(b, "cadastre_raft_queue_commands", "gauge", "Commands that wait.", s->raft.queue);
+}
+
+static void put_control(struct buf *b, const struct control_status *s)
+{
+    put_seconds(b, "cadastre_loop_lag_seconds", "How late the loop is.", s->loop_lag_ms);
+    put_seconds(b, "cadastre_loop_lag_max_seconds", "The latest it was.", s->loop_lag_max_ms);
+    buf_put_str(b, "# HELP cadastre_commands_total Commands by outcome, since the start.\n"
+                   "# TYPE cadastre_commands_total counter\n");
+    buf_printf(b, "cadastre_commands_total{outcome=\"applied\"} %" PRIu64 "\n", s->commands);
+    buf_printf(b, "cadastre_commands_total{outcome=\"refused\"} %" PRIu64 "\n", s->refused);
+    buf_printf(b, "cadastre_commands_total{outcome=\"replayed\"} %" PRIu64 "\n", s->replayed);
+    put(b, "cadastre_confirms_total", "counter", "Linearizable reads confirmed.", s->confirms);
+}
+
+static void put_store(struct buf *b, struct store *store, const struct control_status *s)
+{
+    put(b, "cadastre_store_lag_commands", "gauge", "Applied and not yet stored.", s->store_lag);
+    put(b, "cadastre_store_image_bytes", "gauge", "Bytes of a snapshot taken now.",
+        store_image_bytes(store));
+}
+
+static void put_http(struct buf *b, const struct http_stats *s)
+{
+    buf_put_str(b, "# HELP cadastre_http_responses_total Responses by status class.\n"
+                   "# TYPE cadastre_http_responses_total counter\n");
+    for (unsigned i = 2; i < 6; i++) {
+        buf_printf(b, "cadastre_http_responses_total{class=\"%uxx\"} %" PRIu64 "\n", i,
+                   s->responses[i]);
+    }
+    buf_printf(b, "cadastre_http_responses_total{class=\"none\"} %" PRIu64 "\n", s->responses[0]);
+    put(b, "cadastre_http_connections", "gauge", "Open connections.", s->connections);
+    put(b, "cadastre_http_accepted_total", "counter", "Connections accepted.", s->accepted);
+    put(b, "cadastre_http_requests_in_progress", "gauge", "Requests in progress.", s->exchanges);
+    put(b, "cadastre_http_parked_requests", "gauge", "Requests that wait.", s->parked);
+    put(b, "cadastre_http_streams", "gauge", "Streamed answers in progress.", s->streams);
+    put(b, "cadastre_http_bad_requests_total", "counter", "Requests refused before routing.",
+        s->bad_requests);
+    put(b, "cadastre_http_timeouts_total", "counter", "Requests and readers that were too slow.",
+        s->timed_out);
+}
+
+static void put_process(struct buf *b, struct api *api, uint64_t staleness_ms)
+{
+    put(b, "cadastre_watch_watchers", "gauge", "Streams and long polls that follow changes.",
+        watchers_count(api->watchers));
+    put(b, "cadastre_feed_oldest_revision", "gauge", "Changes after it are kept in memory.",
+        feed_oldest(control_feed(api->control)));
+    if (staleness_ms != UINT64_MAX) {
+        put_seconds(b, "cadastre_raft_staleness_seconds", "Since a leader was last heard.",
+                    staleness_ms);
+    }
+    put_seconds(b, "cadastre_process_uptime_seconds", "Since the API started.",
+                clock_mono_ms() - api->started_ms);
+    buf_printf(b,
+               "# HELP cadastre_build_info The version that runs.\n"
+               "# TYPE cadastre_build_info gauge\n"
+               "cadastre_build_info{version=\"%s\"} 1\n",
+               api->version);
+}
+
+void h_metrics(struct exchange *x)
+{
+    struct api *api = exchange_api(x);
+    struct buf *out = exchange_out(x);
+    struct control_status status;
+    struct http_stats stats;
+    control_status(api->control, &status);
+    http_server_stats(exchange_server(x), &stats);
+    put_directory(out, view_enter(api_slot(x)));
+    view_leave();
+    put_raft(out, &status);
+    put_control(out, &status);
+    put_store(out, control_store(api->control), &status);
+    put_http(out, &stats);
+    put_process(out, api, control_staleness_ms(api->control));
+    exchange_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8");
+}

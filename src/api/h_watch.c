@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Changes as server-sent events. A watcher is a cursor into the ring: the writer never waits for
+ * it, and one that fell out of the ring is told to reset. What is older than the ring when the
+ * watch begins is read from the store first. */
+#include "api/endpoints.h"
+
+#include "api/follow.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/parse.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+struct watch {
+    struct follow follow;
+    struct buf preface; /* retry, and what came from the store */
+    dir_rev told;       /* the last id that the client has */
+    uint64_t beat_ms;
+    bool reset; /* tell it to start again, and end */
+    bool ended;
+};
+
+static void put_reset(struct watch *w, struct buf *out)
+{
+    const struct dir_view *v = view_enter(control_published(w->follow.api->control));
+    buf_printf(out,
+               "id: %" PRIu64 "\nevent: reset\ndata: {\"revision\":%" PRIu64
+               ",\"generation\":%" PRIu64 "}\n\n",
+               v->revision, v->revision, v->generation);
+    view_leave();
+    w->ended = true;
+}
+
+static void put_changes(struct watch *w, struct buf *out, struct dir_change **got, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (!w->ended && follow_wants(&w->follow, got[i])) {
+            if (got[i]->oversize) {
+                put_reset(w, out);
+            } else {
+                change_put(out, true, false, got[i]->revision, change_json(got[i]));
+                w->told = got[i]->revision;
+                w->ended = got[i]->kind == DIR_CHANGE_DELETE;
+            }
+        }
+        change_unref(got[i]);
+    }
+}
+
+/* False when there may be more. */
+static bool read_ring(struct watch *w, struct buf *out, dir_rev upto, size_t until)
+{
+    struct dir_feed *feed = control_feed(w->follow.api->control);
+    struct dir_change *got[FOLLOW_READ_MAX];
+    while (w->follow.since < upto && !w->ended) {
+        dir_rev last = w->follow.since;
+        int64_t n = feed_read(feed, w->follow.keyspace->id, w->follow.since, upto, got,
+                              FOLLOW_READ_MAX, &last);
+        if (n < 0) {
+            put_reset(w, out);
+            return true;
+        }
+        put_changes(w, out, got, n);
+        follow_seen(&w->follow, last);
+        if (out->len >= until) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* With the id when it moved on without an event for this watcher: what it resumes from stays fresh.
+ */
+static void put_heartbeat(struct watch *w, struct buf *out)
+{
+    buf_put_str(out, ": heartbeat\n");
+    if (w->follow.since > w->told) {
+        buf_printf(out, "id: %" PRIu64 "\n", w->follow.since);
+        w->told = w->follow.since;
+    }
+    buf_put_u8(out, '\n');
+}
+
+static enum stream_next watch_next(void *state, struct buf *out, uint64_t *ret_again_ms)
+{
+    struct watch *w = state;
+    size_t before = out->len;
+    uint64_t now = clock_mono_ms();
+    dir_rev upto;
+    if (w->ended) {
+        return STREAM_END;
+    }
+    buf_put(out, w->preface.data, w->preface.len);
+    buf_close(&w->preface);
+    if (w->reset) {
+        put_reset(w, out);
+        return STREAM_MORE;
+    }
+    upto = view_enter(control_published(w->follow.api->control))->revision;
+    view_leave();
+    if (!read_ring(w, out, upto, before + API_STREAM_CHUNK) || w->ended) {
+        return STREAM_MORE;
+    }
+    if (out->len == before && now >= w->beat_ms) {
+        put_heartbeat(w, out);
+    }
+    if (out->len > before) {
+        w->beat_ms = now + FOLLOW_HEARTBEAT_MS;
+    }
+    *ret_again_ms = w->beat_ms;
+    return STREAM_WAIT;
+}
+
+static void watch_end(void *state)
+{
+    struct watch *w = state;
+    follow_close(&w->follow);
+    buf_close(&w->preface);
+    mem_free(w);
+}
+
+/* Takes over `w`. */
+static void stream(struct exchange *x, struct watch *w)
+{
+    static const struct stream_ops ops = {watch_next, watch_end};
+    struct buf lead;
+    buf_init(&lead, API_RESPONSE_MAX);
+    buf_printf(&lead, "retry: %" PRIu64 "\n\n", jitter_ms());
+    buf_put(&lead, w->preface.data, w->preface.len);
+    buf_close(&w->preface);
+    w->preface = lead;
+    w->beat_ms = clock_mono_ms() + FOLLOW_HEARTBEAT_MS;
+    if (!w->reset) {
+        follow_register(&w->follow, x);
+    }
+    set_read_headers(x, w->follow.since);
+    exchange_set_header(x, "Cache-Control", "no-store");
+    exchange_stream(x, 200, "text/event-stream", false, &ops, w);
+    exchange_follow_feed(x);
+}
+
+/* --- older than the ring --- */
+
+struct watch_job {
+    struct job job;
+    struct catch_up catch_up;
+    struct watch *watch; /* owns, until it streams */
+};
+
+static void catch_up_work(struct job *job)
+{
+    struct watch_job *j = (struct watch_job *)(void *)job;
+    job->err.code = catch_up_read(&j->catch_up, &job->out, &job->err);
+}
+
+static void catch_up_close(struct job *job)
+{
+    struct watch_job *j = (struct watch_job *)(void *)job;
+    if (j->watch != NULL) {
+        watch_end(j->watch);
+    }
+}
+
+static void catch_up_answer(struct exchange *x, struct job *job)
+{
+    struct watch_job *j = (struct watch_job *)(void *)job;
+    struct watch *w = j->watch;
+    if (job->err.code != ERR_OK && job->err.code != ERR_COMPACTED) {
+        job_reply(x, job);
+        return;
+    }
+    j->watch = NULL;
+    if (job->err.code == ERR_COMPACTED || j->catch_up.cut) {
+        w->reset = true;
+    } else {
+        buf_put(&w->preface, job->out.data, job->out.len);
+        w->follow.since = j->catch_up.last;
+        w->told = w->follow.since;
+    }
+    stream(x, w);
+}
+
+static void catch_up_start(struct exchange *x, struct watch *w, dir_rev upto)
+{
+    struct watch_job *j = job_new(x, sizeof *j);
+    j->job.work = catch_up_work;
+    j->job.answer = catch_up_answer;
+    j->job.close = catch_up_close;
+    j->watch = w;
+    j->catch_up =
+        (struct catch_up){.follow = &w->follow, .sse = true, .upto = upto, .limit = UINT64_MAX};
+    job_start(x, &j->job);
+}
+
+/* --- begin --- */
+
+/* Last-Event-ID, "REVISION" or "GENERATION-REVISION", is newer than the URL's `since` when a client
+ * reconnects. */
+static bool read_since(struct exchange *x, struct follow *f)
+{
+    const char *id = exchange_header(x, "Last-Event-ID");
+    char text[48], *dash;
+    if (id == NULL) {
+        return param_u64(x, "since", 0, PARSE_INT_MAX, &f->since);
+    }
+    if (strlen(id) < sizeof text) {
+        memcpy(text, id, strlen(id) + 1);
+        dash = strchr(text, '-');
+        if (dash == NULL) {
+            dash = text;
+        } else {
+            *dash++ = '\0';
+        }
+        if (parse_u64(dash, PARSE_INT_MAX, &f->since) &&
+            (dash == text || parse_u64(text, PARSE_INT_MAX, &f->generation))) {
+            return true;
+        }
+    }
+    reply_problem(x, ERR_INVALID_REQUEST, "Last-Event-ID is not one that this stream gave");
+    return false;
+}
+
+static void get_watch(struct exchange *x, const struct dir_view *v)
+{
+    struct watch *w = mem_zalloc(sizeof *w);
+    buf_init(&w->preface, API_RESPONSE_MAX);
+    if (!follow_open(x, v, &w->follow)) {
+        watch_end(w);
+        return;
+    }
+    w->follow.since = v->revision;
+    if (!read_since(x, &w->follow)) {
+        watch_end(w);
+        return;
+    }
+    w->told = w->follow.since;
+    if (w->follow.generation != v->generation || w->follow.since < v->compacted) {
+        w->reset = true;
+        stream(x, w);
+    } else if (w->follow.since > v->revision) {
+        reply_unavailable(x, ERR_BEHIND, "revision %" PRIu64 " was not reached yet",
+                          w->follow.since);
+        watch_end(w);
+    } else if (w->follow.since < feed_oldest(control_feed(w->follow.api->control))) {
+        catch_up_start(x, w, v->revision);
+    } else {
+        stream(x, w);
+    }
+}
+
+void h_watch(struct exchange *x)
+{
+    read_begin(x, get_watch);
+}

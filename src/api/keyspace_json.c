@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api/keyspace_json.h"
+
+#include "base/parse.h"
+#include "directory/codec.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- out --- */
+
+static void put_values(struct buf *b, const struct dir_placement *p, unsigned first, unsigned n)
+{
+    if (n > 1) {
+        buf_put_u8(b, '[');
+    }
+    for (unsigned i = first; i < first + n; i++) {
+        if (i > first) {
+            buf_put_u8(b, ',');
+        }
+        json_put_cstring(b, p->require[i].value);
+    }
+    if (n > 1) {
+        buf_put_u8(b, ']');
+    }
+}
+
+/* Alternatives of one label stand together. */
+static void put_placement(struct buf *b, const struct dir_placement *p)
+{
+    buf_put_str(b, "{\"require\":{");
+    for (unsigned i = 0; i < p->require_count;) {
+        unsigned n = 1;
+        while (i + n < p->require_count &&
+               strcmp(p->require[i].name, p->require[i + n].name) == 0) {
+            n++;
+        }
+        if (i > 0) {
+            buf_put_u8(b, ',');
+        }
+        json_put_cstring(b, p->require[i].name);
+        buf_put_u8(b, ':');
+        put_values(b, p, i, n);
+        i += n;
+    }
+    buf_put_u8(b, '}');
+    if (p->spread[0] != '\0') {
+        buf_put_str(b, ",\"spread\":");
+        json_put_cstring(b, p->spread);
+    }
+    buf_put_u8(b, '}');
+}
+
+void keyspace_put_open(struct buf *b,
+                       const struct dir_keyspace *ks,
+                       uint64_t partitions,
+                       uint64_t unavailable)
+{
+    buf_printf(b, "{\"name\":\"%s\",\"id\":%" PRIu64 ",\"scheme\":\"%s\",\"key_encoding\":\"%s\"",
+               ks->name, ks->id, dir_scheme_name(ks->scheme),
+               ks->key_encoding == DIR_ENCODING_HEX ? "hex" : "utf8");
+    if (ks->custom_partition_key) {
+        buf_put_str(b, ",\"partition_key\":{\"delimiter\":");
+        json_put_string(b, slice_of(&ks->partition_key.delimiter, 1));
+        buf_printf(b, ",\"fields\":%" PRIu32 "}", ks->partition_key.fields);
+    }
+    buf_printf(b,
+               ",\"authority\":\"%s\",\"replicas\":{\"sync\":%" PRIu32 ",\"async\":%" PRIu32
+               "},\"placement\":",
+               ks->authority == DIR_AUTHORITY_AFFINITY ? "affinity" : "exclusive",
+               ks->sync_replicas, ks->async_replicas);
+    put_placement(b, &ks->placement);
+    buf_put_str(b, ",\"policy\":");
+    buf_put(b, ks->policy, ks->policy_len);
+    if (ks->policy_len == 0) {
+        buf_put_str(b, "{}");
+    }
+    if (partitions != UINT64_MAX) {
+        buf_printf(b, ",\"partitions\":%" PRIu64, partitions);
+    }
+    if (unavailable != UINT64_MAX) {
+        buf_printf(b, ",\"unavailable\":%" PRIu64, unavailable);
+    }
+    buf_printf(b, ",\"created_revision\":%" PRIu64 ",\"mod_revision\":%" PRIu64 ",\"created_at\":",
+               ks->created, ks->mod_revision);
+    json_put_time(b, ks->created_ms);
+}
+
+/* --- placement --- */
+
+static bool is_name(const char *text)
+{
+    return parse_is_name(slice_of(text, strlen(text)));
+}
+
+static void drop_label(struct dir_placement *p, const char *name)
+{
+    unsigned kept = 0;
+    for (unsigned i = 0; i < p->require_count; i++) {
+        if (strcmp(p->require[i].name, name) != 0) {
+            p->require[kept++] = p->require[i];
+        }
+    }
+    p->require_count = kept;
+}
+
+/* Room of a pointer: keys of the body may hold what a pointer must escape, so only names get that
+ * far. */
+static enum err_code
+add_value(struct dir_placement *p, const char *name, const json_t *value, struct err *e)
+{
+    char pointer[96];
+    struct dir_label *label;
+    size_t len = json_is_string(value) ? json_string_length(value) : 0;
+    (void)snprintf(pointer, sizeof pointer, "/placement/require/%s", name);
+    if (len < 1 || len > DIR_NAME_MAX || strlen(json_string_value(value)) != len) {
+        return err_set_at(e, ERR_INVALID_REQUEST, pointer,
+                          "must be a string of 1 to %d bytes, or a list of such", DIR_NAME_MAX);
+    }
+    if (p->require_count == DIR_REQUIRE_MAX) {
+        return err_set_at(e, ERR_INVALID_REQUEST, "/placement/require", "at most %d values in all",
+                          DIR_REQUIRE_MAX);
+    }
+    label = &p->require[p->require_count++];
+    memset(label, 0, sizeof *label);
+    (void)snprintf(label->name, sizeof label->name, "%s", name);
+    memcpy(label->value, json_string_value(value), len);
+    return ERR_OK;
+}
+
+static enum err_code
+read_label(struct dir_placement *p, const char *name, json_t *value, struct err *e)
+{
+    enum err_code code = ERR_OK;
+    drop_label(p, name);
+    if (json_is_null(value)) {
+        return ERR_OK;
+    }
+    if (!json_is_array(value)) {
+        return add_value(p, name, value, e);
+    }
+    if (json_array_size(value) == 0) {
+        return err_set_at(e, ERR_INVALID_REQUEST, "/placement/require", "\"%s\" needs a value",
+                          name);
+    }
+    for (size_t i = 0; i < json_array_size(value) && code == ERR_OK; i++) {
+        code = add_value(p, name, json_array_get(value, i), e);
+    }
+    return code;
+}
+
+static enum err_code read_require(struct dir_placement *p, json_t *require, struct err *e)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach(require, name, value)
+    {
+        if (!is_name(name)) {
+            return err_set_at(e, ERR_INVALID_REQUEST, "/placement/require",
+                              "a label's name is not valid");
+        }
+        if (read_label(p, name, value, e) != ERR_OK) {
+            return e->code;
+        }
+    }
+    return ERR_OK;
+}
+
+/* By label, then as given: one form for one meaning. */
+static void sort_labels(struct dir_placement *p)
+{
+    for (unsigned i = 1; i < p->require_count; i++) {
+        struct dir_label label = p->require[i];
+        unsigned at = i;
+        while (at > 0 && strcmp(p->require[at - 1].name, label.name) > 0) {
+            p->require[at] = p->require[at - 1];
+            at--;
+        }
+        p->require[at] = label;
+    }
+}
+
+enum err_code placement_read(json_t *object, struct dir_placement *p, struct err *e)
+{
+    struct json_in in;
+    struct slice spread;
+    json_t *require = NULL;
+    json_in_open(&in, object, "/placement", e);
+    if (json_in_null(&in, "require")) {
+        p->require_count = 0;
+    } else {
+        require = json_in_object(&in, "require", false);
+    }
+    if (json_in_null(&in, "spread")) {
+        p->spread[0] = '\0';
+    } else {
+        spread = json_in_name(&in, "spread", false);
+        if (spread.data != NULL && spread.len <= DIR_NAME_MAX) {
+            memcpy(p->spread, spread.data, spread.len);
+            p->spread[spread.len] = '\0';
+        }
+    }
+    if (json_in_close(&in) != ERR_OK) {
+        return e->code;
+    }
+    if (require != NULL && read_require(p, require, e) != ERR_OK) {
+        return e->code;
+    }
+    sort_labels(p);
+    return ERR_OK;
+}
+
+/* --- policy --- */
+
+enum policy_type { POLICY_RATIO, POLICY_COUNT, POLICY_FLAG, POLICY_NAMES };
+
+/* Members that have a meaning; others are kept for those who gave them one. */
+static const struct policy_member {
+    const char *name;
+    enum policy_type type;
+    const char *must_be;
+} policy_members[] = {
+    {"uneven_access", POLICY_RATIO, "a number from 1 to 1000000"},
+    {"uneven_size", POLICY_RATIO, "a number from 1 to 1000000"},
+    {"too_many_items", POLICY_COUNT, "a positive integer"},
+    {"too_large_bytes", POLICY_COUNT, "a positive integer"},
+    {"cutover_lag_bytes", POLICY_COUNT, "a positive integer"},
+    {"headroom_percent", POLICY_COUNT, "a positive integer"},
+    {"validation_window_ms", POLICY_COUNT, "a positive integer"},
+    {"release_ms", POLICY_COUNT, "a positive integer"},
+    {"require_warm", POLICY_FLAG, "true or false"},
+    {"required_checks", POLICY_NAMES, "a list of names"},
+};
+
+static bool are_names(const json_t *array)
+{
+    if (!json_is_array(array)) {
+        return false;
+    }
+    for (size_t i = 0; i < json_array_size(array); i++) {
+        const json_t *item = json_array_get(array, i);
+        if (!json_is_string(item) ||
+            !parse_is_name(slice_of(json_string_value(item), json_string_length(item)))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool type_fits(const json_t *value, enum policy_type type)
+{
+    switch (type) {
+    case POLICY_RATIO:
+        return json_is_number(value) && json_number_value(value) >= 1 &&
+               json_number_value(value) <= 1e6;
+    case POLICY_COUNT:
+        return json_is_integer(value) && json_integer_value(value) >= 1;
+    case POLICY_FLAG:
+        return json_is_boolean(value);
+    case POLICY_NAMES:
+        return are_names(value);
+    }
+    return false;
+}
+
+static bool is_plain(const json_t *value)
+{
+    if (json_is_array(value)) {
+        for (size_t i = 0; i < json_array_size(value); i++) {
+            const json_t *item = json_array_get(value, i);
+            if (json_is_array(item) || json_is_object(item)) {
+                return false;
+            }
+        }
+        return true;
+    }
+    return !json_is_object(value);
+}
+
+static enum err_code check_member(const char *name, const json_t *value, struct err *e)
+{
+    char pointer[96];
+    if (!is_name(name)) {
+        return err_set_at(e, ERR_INVALID_REQUEST, "/policy",
+                          "the name of one of its members is not valid");
+    }
+    (void)snprintf(pointer, sizeof pointer, "/policy/%s", name);
+    if (!is_plain(value)) {
+        return err_set_at(e, ERR_INVALID_REQUEST, pointer, "must be a scalar or a list of scalars");
+    }
+    for (size_t i = 0; i < sizeof policy_members / sizeof policy_members[0]; i++) {
+        const struct policy_member *known = &policy_members[i];
+        if (strcmp(known->name, name) == 0 && !type_fits(value, known->type)) {
+            return err_set_at(e, ERR_INVALID_REQUEST, pointer, "must be %s", known->must_be);
+        }
+    }
+    return ERR_OK;
+}
+
+enum err_code policy_merge(json_t *patch, struct slice old, struct buf *out, struct err *e)
+{
+    json_t *merged = json_loadb((const char *)old.data, old.len, 0, NULL);
+    const char *name;
+    json_t *value;
+    enum err_code code = ERR_OK;
+    size_t before = out->len;
+    if (merged == NULL) {
+        merged = json_object();
+    }
+    json_object_foreach(patch, name, value)
+    {
+        if (json_is_null(value)) {
+            (void)json_object_del(merged, name);
+            continue;
+        }
+        code = check_member(name, value, e);
+        if (code != ERR_OK) {
+            break;
+        }
+        (void)json_object_set(merged, name, value);
+    }
+    if (code == ERR_OK) {
+        json_put_canonical(out, merged);
+        if (out->len - before > POLICY_MAX || out->overflow) {
+            code = err_set_at(e, ERR_INVALID_REQUEST, "/policy", "is larger than %d bytes",
+                              POLICY_MAX);
+        }
+    }
+    json_decref(merged);
+    return code;
+}
+
+enum err_code replicas_read(json_t *object, uint32_t *sync, uint32_t *async, struct err *e)
+{
+    struct json_in in;
+    bool has = false;
+    uint64_t n;
+    json_in_open(&in, object, "/replicas", e);
+    n = json_in_u64(&in, "sync", false, 0, DIR_REPLICAS_MAX - 1, &has);
+    if (has) {
+        *sync = (uint32_t)n;
+    }
+    has = false;
+    n = json_in_u64(&in, "async", false, 0, DIR_REPLICAS_MAX - 1, &has);
+    if (has) {
+        *async = (uint32_t)n;
+    }
+    if (json_in_close(&in) != ERR_OK) {
+        return e->code;
+    }
+    if (*sync + *async > DIR_REPLICAS_MAX - 1) {
+        return err_set_at(e, ERR_INVALID_REQUEST, "/replicas",
+                          "at most %d copies beside the primary", DIR_REPLICAS_MAX - 1);
+    }
+    return ERR_OK;
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every operation of the contract that is there. */
+#include "api/endpoints.h"
+
+#define PARAMS(name, ...) static const char *const name[] = {__VA_ARGS__, NULL}
+
+PARAMS(route_params, "key", "at_revision");
+PARAMS(range_params, "start", "end", "limit", "cursor");
+PARAMS(page_params, "limit", "cursor");
+PARAMS(changes_params, "since", "wait_ms", "limit", "start", "end", "partition", "generation");
+PARAMS(watch_params, "since", "start", "end", "partition", "generation");
+PARAMS(diff_params, "from", "to", "limit", "cursor");
+PARAMS(operations_params, "state", "keyspace", "node", "kind", "limit", "cursor");
+PARAMS(watchers_params, "behind", "limit", "cursor");
+PARAMS(confirm_params, "confirm");
+PARAMS(force_params, "force");
+PARAMS(health_params, "verbose");
+
+#define KEYSPACE  "/v1/keyspaces/{keyspace}"
+#define PARTITION KEYSPACE "/partitions/{partition}"
+#define SERVER    "/v1/cluster/servers/{server}"
+
+enum {
+    READS = API_ROUTE_READS,
+    ASKS = API_ROUTE_READS | API_ROUTE_BODY_NEEDED,
+    MUTATES = API_ROUTE_MUTATES | API_ROUTE_BODY,
+    MUTATES_BY = API_ROUTE_MUTATES | API_ROUTE_BODY_NEEDED,
+    PATCHES = API_ROUTE_MUTATES | API_ROUTE_BODY_NEEDED | API_ROUTE_MERGE_PATCH
+};
+
+static const struct api_route routes[] = {
+    {API_GET, "/v1/keyspaces", h_keyspaces_list, page_params, READS},
+    {API_POST, "/v1/keyspaces", h_keyspaces_create, NULL, MUTATES_BY},
+    {API_GET, KEYSPACE, h_keyspace_get, NULL, READS},
+    {API_PATCH, KEYSPACE, h_keyspace_patch, NULL, PATCHES},
+    {API_DELETE, KEYSPACE, h_keyspace_delete, confirm_params, MUTATES},
+
+    {API_GET, KEYSPACE "/route", h_route, route_params, READS},
+    {API_POST, KEYSPACE "/routes", h_routes_batch, NULL, ASKS},
+    {API_GET, KEYSPACE "/routes", h_routes_range, range_params, READS},
+    {API_POST, KEYSPACE "/validate", h_validate, NULL, ASKS},
+    {API_GET, KEYSPACE "/map", h_map, NULL, READS},
+    {API_GET, KEYSPACE "/changes", h_changes, changes_params, READS},
+    {API_GET, KEYSPACE "/watch", h_watch, watch_params, READS},
+    {API_GET, KEYSPACE "/diff", h_diff, diff_params, READS},
+
+    {API_GET, KEYSPACE "/partitions", h_partitions_list, page_params, READS},
+    {API_GET, PARTITION, h_partition_get, NULL, READS},
+    {API_PATCH, PARTITION, h_partition_patch, NULL, PATCHES},
+    {API_GET, PARTITION "/history", h_partition_history, NULL, READS},
+    {API_POST, PARTITION "/split", h_partition_split, NULL, MUTATES_BY},
+    {API_POST, PARTITION "/merge", h_partition_merge, NULL, MUTATES_BY},
+    {API_POST, PARTITION "/move", h_partition_move, NULL, MUTATES_BY},
+    {API_POST, PARTITION "/transfer", h_partition_transfer, NULL, MUTATES_BY},
+    {API_POST, PARTITION "/replicas", h_replica_add, NULL, MUTATES_BY},
+    {API_DELETE, PARTITION "/replicas/{node}", h_replica_remove, NULL, MUTATES},
+    {API_POST, PARTITION "/check", h_partition_check, NULL, ASKS},
+
+    {API_GET, "/v1/nodes", h_nodes_list, page_params, READS},
+    {API_GET, "/v1/nodes/{node}", h_node_get, NULL, READS},
+    {API_PUT, "/v1/nodes/{node}", h_node_put, NULL, MUTATES_BY},
+    {API_DELETE, "/v1/nodes/{node}", h_node_delete, force_params, MUTATES},
+
+    {API_GET, "/v1/operations", h_operations_list, operations_params, READS},
+    {API_GET, "/v1/operations/{operation}", h_operation_get, NULL, READS},
+
+    {API_GET, "/v1/commands/{key}", h_command_get, NULL, READS},
+    {API_GET, "/v1/audit", h_audit, page_params, READS},
+    {API_GET, "/v1/backup", h_backup, NULL, READS},
+
+    {API_GET, "/v1/cluster", h_cluster, NULL, READS},
+    {API_GET, "/v1/cluster/servers", h_servers_list, NULL, READS},
+    {API_POST, "/v1/cluster/servers", h_server_add, NULL, MUTATES_BY},
+    {API_PATCH, SERVER, h_server_patch, NULL, PATCHES},
+    {API_DELETE, SERVER, h_server_delete, NULL, MUTATES},
+    {API_POST, "/v1/cluster/transfer-leadership", h_transfer_leadership, NULL, MUTATES},
+    {API_POST, "/v1/cluster/snapshot", h_snapshot, NULL, MUTATES},
+    {API_GET, "/v1/cluster/watchers", h_watchers, watchers_params, READS},
+
+    {API_GET, "/", h_index, NULL, API_ROUTE_OPEN},
+    {API_GET, "/livez", h_livez, health_params, API_ROUTE_OPEN},
+    {API_GET, "/readyz", h_readyz, health_params, API_ROUTE_OPEN},
+    {API_GET, "/metrics", h_metrics, NULL, API_ROUTE_OPEN},
+    {API_GET, "/openapi.yaml", h_openapi, NULL, API_ROUTE_OPEN},
+};
+
+const struct api_route *api_routes(size_t *ret_count)
+{
+    *ret_count = sizeof routes / sizeof routes[0];
+    return routes;
+}

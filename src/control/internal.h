@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of src/control share. All fields but `shared` and the atomics belong to the loop
+ * thread. */
+#ifndef CONTROL_INTERNAL_H
+#define CONTROL_INTERNAL_H
+
+#include "control/control.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <uv.h>
+
+enum {
+    CONTROL_SAMPLE_MS = 50,       /* status is copied so often */
+    CONTROL_TICK_MS = 600000,     /* an idle directory's log time moves on so often */
+    CONTROL_CHECK_ENTRIES = 4096, /* entries between two state checks */
+    CONTROL_CHECK_MS = 60000,     /* or, when something was applied, so much time */
+    CONTROL_HASHES = 8192,        /* applied indexes whose hash is remembered for a state check */
+    CONTROL_RECONCILE_MS = 500,   /* wanted and present membership are compared so often */
+    CONTROL_BUCKETS = 1024,       /* of the table of keys in flight */
+    CONTROL_CHUNK_BYTES = 768 << 10, /* bounds of one creation chunk; a command holds 1 MiB */
+    CONTROL_NO_INDEX = 0
+};
+
+struct request;
+
+struct hash_at {
+    uint64_t index;
+    struct hash128 hash;
+};
+
+struct control {
+    struct control_parts parts;
+    struct replica *replica;
+    struct replica_machine machine;
+    uv_timer_t sample_timer, reconcile_timer;
+
+    bool active;
+    uint64_t term;
+    /* Log time: anchor_time_ms was the time at anchor_mono_ms; it runs on by the monotonic clock.
+     */
+    uint64_t anchor_time_ms, anchor_mono_ms;
+    uint64_t last_command_ms; /* monotonic */
+    uint64_t check_index, check_ms;
+    bool placing;                               /* a Place command is in flight */
+    bool member_busy;                           /* a membership change is in flight */
+    struct request *in_flight[CONTROL_BUCKETS]; /* by principal and idempotency key */
+    struct hash_at hashes[CONTROL_HASHES];
+    uint64_t loop_lag_max_ms, sampled_ms;
+
+    _Atomic uint64_t queued; /* requests handed over and not answered */
+    _Atomic uint64_t commands, refused, replayed, confirms;
+    _Atomic uint64_t heard_ms;
+    _Atomic bool stopping;
+    pthread_mutex_t lock;
+    struct control_status shared; /* under `lock` */
+};
+
+/* One command on its way, or several of one creation. */
+struct request {
+    struct control *control;
+    Cadastre__Command *command; /* owns */
+    uint8_t *packed;            /* owns: the command without its time */
+    size_t packed_len;
+    control_done done;
+    void *arg;
+    bool listed;    /* in in_flight */
+    bool confirmed; /* a refusal was confirmed to be the leader's */
+    struct request *next_in_bucket;
+    struct request *joined; /* retries that wait for this one's outcome */
+    unsigned joined_count;
+    struct creation *creation; /* owns; NULL for a plain command */
+};
+
+/* --- control.c --- */
+void control_sample(struct control *c);
+void control_leader_url(const struct control *c, char out[DIR_ADDRESS_MAX + 1]);
+uint64_t control_log_time(const struct control *c);
+/* Proposes a command of the leader's own; its outcome is nobody's. False when it was not taken. */
+bool control_propose_own(struct control *c,
+                         Cadastre__Command *command,
+                         replica_propose_cb cb,
+                         void *arg);
+
+/* --- submit.c --- */
+/* NULL when CONTROL_QUEUE_MAX requests wait already. Any thread. */
+struct request *
+submit_new(struct control *c, const Cadastre__Command *command, control_done done, void *arg);
+void submit_run(void *request);
+void submit_finish(struct request *r, enum err_code status, struct dir_result *result);
+enum err_code
+submit_propose(struct request *r, const uint8_t *packed, size_t len, replica_propose_cb cb);
+
+/* --- create.c --- */
+void create_step(struct request *r);
+void create_free(struct creation *creation);
+
+/* --- members.c --- */
+void members_reconcile(struct control *c);
+
+/* --- duties.c: what a leader does unasked --- */
+void duties_after_apply(struct control *c);
+void duties_on_active(struct control *c);
+void duties_on_sample(struct control *c);
+
+#endif

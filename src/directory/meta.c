@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The scalars of a state as bytes: big-endian, in the order of the fields, the cluster's id in 32
+ * bytes. */
+#include "directory/directory.h"
+#include "directory/ptree.h"
+
+#include <string.h>
+
+enum { CLUSTER_SIZE = 32, SCALARS = 8 + 2 * DIR_MARKS_MAX, META_SIZE = CLUSTER_SIZE + 8 * SCALARS };
+
+static void put(struct buf *out, uint64_t v)
+{
+    uint8_t bytes[8];
+    buf_put(out, ptree_u64_key(v, bytes).data, 8);
+}
+
+void dir_meta_encode(const struct dir_view_meta *m, struct buf *out)
+{
+    char cluster[CLUSTER_SIZE] = {0};
+    memcpy(cluster, m->cluster, strnlen(m->cluster, CLUSTER_SIZE));
+    buf_put(out, cluster, sizeof cluster);
+    put(out, m->generation);
+    put(out, m->next_id);
+    put(out, m->time_ms);
+    put(out, m->revision);
+    put(out, m->compacted);
+    put(out, m->settings.history_retention_ms);
+    put(out, m->settings.history_max);
+    put(out, m->settings.dedupe_retention_ms);
+    for (int i = 0; i < DIR_MARKS_MAX; i++) {
+        put(out, m->marks[i].at_ms);
+        put(out, m->marks[i].revision);
+    }
+}
+
+static uint64_t get(const uint8_t **at)
+{
+    uint64_t v = 0;
+    for (int i = 0; i < 8; i++) {
+        v = v << 8 | *(*at)++;
+    }
+    return v;
+}
+
+enum err_code dir_meta_decode(struct slice bytes, struct dir_view_meta *ret_meta, struct err *e)
+{
+    if (bytes.len != META_SIZE) {
+        return err_set(e, ERR_CORRUPT, "the directory's scalars have %zu bytes", bytes.len);
+    }
+    struct dir_view_meta m;
+    const uint8_t *at = bytes.data + CLUSTER_SIZE;
+    memset(&m, 0, sizeof m);
+    memcpy(m.cluster, bytes.data, CLUSTER_SIZE);
+    m.generation = get(&at);
+    m.next_id = get(&at);
+    m.time_ms = get(&at);
+    m.revision = get(&at);
+    m.compacted = get(&at);
+    m.settings.history_retention_ms = get(&at);
+    m.settings.history_max = get(&at);
+    m.settings.dedupe_retention_ms = get(&at);
+    for (int i = 0; i < DIR_MARKS_MAX; i++) {
+        m.marks[i].at_ms = get(&at);
+        m.marks[i].revision = get(&at);
+    }
+    *ret_meta = m;
+    return ERR_OK;
+}

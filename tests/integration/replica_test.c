@@ -1,0 +1,672 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* src/raft with real processes, disks and sockets: elections, crashes, pauses, lost disks, membership, full disks. */
+#include "base/hash.h"
+#include "tests/harness/servers.h"
+#include "tests/harness/tap.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct servers set;
+static char answer[SERVERS_TEXT];
+
+static const char USUAL[] = "election=300";
+static const char SMALL_LOG[] = "election=300 threshold=64 trailing=16";
+
+static void open_three(const char *extra)
+{
+    servers_open(&set, 3, extra);
+    servers_start_all(&set);
+}
+
+/* Does this server's log have the words? */
+static bool logged(const struct server *v, const char *words)
+{
+    char path[600], line[4096];
+    bool found = false;
+    (void)snprintf(path, sizeof path, "%s/%" PRIu64 ".log", v->all->dir, v->id);
+    FILE *f = fopen(path, "re");
+    while (f != NULL && !found && fgets(line, sizeof line, f) != NULL) {
+        found = strstr(line, words) != NULL;
+    }
+    if (f != NULL) {
+        (void)fclose(f);
+    }
+    return found;
+}
+
+struct log_search {
+    const struct server *v;
+    const char *words;
+};
+
+static bool has_logged(void *arg)
+{
+    const struct log_search *search = arg;
+    return logged(search->v, search->words);
+}
+
+static bool wait_logged(const struct server *v, const char *words)
+{
+    struct log_search search = {v, words};
+    return wait_for(has_logged, &search, SERVERS_WAIT_MS);
+}
+
+static void first_word(char out[64])
+{
+    (void)snprintf(out, 64, "%.*s", (int)strcspn(answer, " "), answer);
+}
+
+/* The status is `want`, whoever is asked through the leader. */
+static bool leader_does(const char *want, const char *fmt, uint64_t id)
+{
+    struct server *leader = servers_leader(&set, NULL);
+    char line[128], status[64] = "";
+    (void)snprintf(line, sizeof line, fmt, id);
+    if (leader != NULL && server_ask(leader, answer, "%s", line)) {
+        first_word(status);
+    }
+    return strcmp(status, want) == 0;
+}
+
+/* Everything acknowledged is there, and nothing that was refused. */
+static void check_count(uint64_t acked, uint64_t unknown)
+{
+    struct server *leader = servers_leader(&set, NULL);
+    CHECK(servers_agree(&set));
+    if (CHECK(leader != NULL) && CHECK(server_ask(leader, answer, "status"))) {
+        uint64_t count = answer_u64(answer, "count");
+        tap_note("%s acked=%" PRIu64 " unknown=%" PRIu64, answer, acked, unknown);
+        CHECK(count >= acked);
+        CHECK(count <= acked + unknown);
+    }
+}
+
+/* --- one server --- */
+
+static void one_server_founds_counts_and_restarts(void)
+{
+    servers_open(&set, 1, USUAL);
+    struct server *v = &set.at[1];
+    uint64_t acked = 0, unknown = 0;
+    CHECK(server_start(v));
+    CHECK(servers_count(&set, 50, &acked, &unknown));
+    CHECK(server_ask(v, answer, "confirm"));
+    CHECK_STR(answer, "ok");
+    server_kill(v);
+    CHECK(server_start(v));
+    CHECK(servers_count(&set, 1, &acked, &unknown));
+    check_count(51, 0);
+    servers_close(&set);
+}
+
+static void held_proposals_wait(void)
+{
+    servers_open(&set, 1, USUAL);
+    struct server *v = &set.at[1];
+    CHECK(server_start(v));
+    CHECK(servers_leader(&set, NULL) == v);
+    CHECK(server_ask(v, answer, "hold 1"));
+    unsigned tag = server_send(v, "inc 7");
+    CHECK(server_ask(v, answer, "confirm"));
+    CHECK_STR(answer, "ok");
+    CHECK(server_ask(v, answer, "status"));
+    CHECK_U64(answer_u64(answer, "queue"), 1);
+    CHECK_U64(answer_u64(answer, "total"), 0);
+    CHECK(server_ask(v, answer, "hold 0"));
+    CHECK(server_answer(v, tag, SERVERS_WAIT_MS, answer));
+    CHECK_U64(answer_u64(answer, "total"), 7);
+    servers_close(&set);
+}
+
+static void queue_is_bounded(void)
+{
+    servers_open(&set, 1, USUAL);
+    struct server *v = &set.at[1];
+    CHECK(server_start(v));
+    CHECK(servers_leader(&set, NULL) == v);
+    CHECK(server_ask(v, answer, "hold 1"));
+    unsigned tag = server_send(v, "load 20000 20000 16");
+    CHECK(server_ask(v, answer, "inc 1"));
+    CHECK_STR(answer, "overloaded");
+    CHECK(server_ask(v, answer, "status"));
+    CHECK_U64(answer_u64(answer, "queue"), 16384);
+    CHECK(server_ask(v, answer, "hold 0"));
+    CHECK(server_answer(v, tag, SERVERS_WAIT_MS, answer));
+    CHECK_U64(answer_u64(answer, "done"), 16384);
+    servers_close(&set);
+}
+
+static void second_process_and_contradictions_are_refused(void)
+{
+    servers_open(&set, 2, USUAL);
+    struct server *v = &set.at[1], *w = &set.at[2];
+    char holder[64];
+    v->extra[0][0] = w->extra[0][0] = '\0';
+    CHECK(server_start(v));
+    (void)snprintf(holder, sizeof holder, "in use by process %d", (int)v->pid);
+
+    struct server second = *v; /* another process on the same directory */
+    server_spawn(&second);
+    CHECK(server_event(&second, "failed", SERVERS_WAIT_MS, answer));
+    CHECK(strstr(answer, holder) != NULL);
+    CHECK_U64(server_exit(&second, SERVERS_WAIT_MS), 3);
+
+    w->port = v->port; /* the same address */
+    server_spawn(w);
+    CHECK_U64(server_exit(w, SERVERS_WAIT_MS), 5);
+    CHECK(logged(w, "address already in use"));
+
+    server_kill(v);
+    v->id = 2; /* another id on a directory that has one */
+    server_spawn(v);
+    CHECK_U64(server_exit(v, SERVERS_WAIT_MS), 2);
+    v->id = 1;
+    servers_close(&set);
+}
+
+static void lost_log_is_not_started_anew(void)
+{
+    char raft_dir[600], path[700];
+    servers_open(&set, 1, USUAL);
+    struct server *v = &set.at[1];
+    CHECK(server_start(v));
+    CHECK(servers_leader(&set, NULL) == v);
+    server_kill(v);
+    (void)snprintf(raft_dir, sizeof raft_dir, "%s/raft", v->dir);
+    (void)snprintf(path, sizeof path, "%s-gone", raft_dir);
+    CHECK(rename(raft_dir, path) == 0);
+    server_spawn(v);
+    CHECK_U64(server_exit(v, SERVERS_WAIT_MS), 3);
+    CHECK(logged(v, "use --join, as a new server"));
+    servers_close(&set);
+}
+
+/* --- three servers --- */
+
+static void three_elect_and_count(void)
+{
+    open_three(USUAL);
+    struct server *leader = servers_leader(&set, NULL);
+    if (CHECK(leader != NULL)) {
+        CHECK(server_ask(leader, answer, "load 1000 16 64"));
+        CHECK_U64(answer_u64(answer, "done"), 1000);
+        struct server *follower = servers_other(&set, leader, NULL);
+        CHECK(server_ask(follower, answer, "inc 1"));
+        CHECK_STR(answer, "not_leader");
+        CHECK(server_ask(follower, answer, "confirm"));
+        CHECK_STR(answer, "not_leader");
+        check_count(1000, 0);
+        CHECK(server_ask(follower, answer, "status"));
+        CHECK_U64(answer_u64(answer, "leader"), leader->id);
+    }
+    servers_close(&set);
+}
+
+static void founding_waits_for_every_founder(void)
+{
+    servers_open(&set, 3, USUAL);
+    CHECK(server_start(&set.at[1]));
+    CHECK(server_start(&set.at[2]));
+    for (unsigned id = 1; id <= 2; id++) {
+        char role[32];
+        CHECK(wait_logged(&set.at[id], "raft.founder.heard"));
+        CHECK(server_ask(&set.at[id], answer, "status"));
+        answer_word(answer, "role", role, sizeof role);
+        CHECK_STR(role, "founding");
+        CHECK(server_ask(&set.at[id], answer, "inc 1"));
+        CHECK_STR(answer, "not_leader");
+    }
+    CHECK(server_start(&set.at[3]));
+    CHECK(servers_leader(&set, NULL) != NULL);
+    check_count(0, 0);
+    servers_close(&set);
+}
+
+static bool write_identity(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "we");
+    bool ok = f != NULL && fprintf(f,
+                                   "%scheck %016" PRIx64 "\n",
+                                   text,
+                                   hash_xxh3_64(text, strlen(text))) > 0;
+    return f != NULL && fclose(f) == 0 && ok;
+}
+
+static void founder_that_crashed_takes_the_record_over(void)
+{
+    char path[600];
+    open_three(USUAL);
+    CHECK(servers_leader(&set, NULL) != NULL);
+    check_count(0, 0);
+    struct server *v = servers_other(&set, servers_leader(&set, NULL), NULL);
+    server_kill(v);
+    /* As if it had crashed before it wrote the record: its instance is known, its directory not used. */
+    char text[2048] = "", *cut;
+    (void)snprintf(path, sizeof path, "%s/identity", v->dir);
+    FILE *f = fopen(path, "re");
+    CHECK(f != NULL && fread(text, 1, sizeof text - 1, f) > 0);
+    if (f != NULL) {
+        (void)fclose(f);
+    }
+    cut = strstr(text, "cluster ");
+    if (CHECK(cut != NULL)) {
+        *cut = '\0';
+        CHECK(write_identity(path, text));
+    }
+    CHECK(server_start(v));
+    CHECK(servers_leader(&set, NULL) != NULL);
+    uint64_t acked = 0, unknown = 0;
+    CHECK(servers_count(&set, 20, &acked, &unknown));
+    check_count(acked, unknown);
+    CHECK(logged(v, "raft.founded"));
+    servers_close(&set);
+}
+
+static void leader_killed_others_go_on(void)
+{
+    open_three(USUAL);
+    uint64_t acked = 0, unknown = 0;
+    for (int round = 0; round < 3; round++) {
+        struct server *leader = servers_leader(&set, NULL);
+        if (!CHECK(leader != NULL)) {
+            break;
+        }
+        CHECK(servers_count(&set, 30, &acked, &unknown));
+        (void)server_send(leader, "load 500 64 64"); /* in the middle of it */
+        unknown += 500;
+        server_kill(leader);
+        CHECK(servers_count(&set, 30, &acked, &unknown));
+        CHECK(server_start(leader));
+    }
+    check_count(acked, unknown);
+    servers_close(&set);
+}
+
+static void restarts_in_any_order(void)
+{
+    static const unsigned orders[3][3] = {{1, 2, 3}, {3, 1, 2}, {2, 3, 1}};
+    open_three(SMALL_LOG);
+    uint64_t acked = 0, unknown = 0;
+    for (int round = 0; round < 3; round++) {
+        CHECK(servers_count(&set, 100, &acked, &unknown));
+        for (unsigned id = 1; id <= 3; id++) {
+            server_kill(&set.at[id]);
+        }
+        for (int i = 0; i < 3; i++) {
+            CHECK(server_start(&set.at[orders[round][i]]));
+        }
+    }
+    CHECK(servers_count(&set, 1, &acked, &unknown));
+    check_count(acked, unknown);
+    servers_close(&set);
+}
+
+static void paused_follower_catches_up(void)
+{
+    open_three("election=300 threshold=64 trailing=16 stall=1000");
+    struct server *leader = servers_leader(&set, NULL);
+    if (CHECK(leader != NULL)) {
+        struct server *follower = servers_other(&set, leader, NULL);
+        server_signal(follower, SIGSTOP);
+        /* More than the kernel's buffers take. */
+        CHECK(server_ask(leader, answer, "load 300 8 65536"));
+        CHECK_U64(answer_u64(answer, "done"), 300);
+        CHECK(wait_logged(leader, "raft.peer.stalled"));
+        server_signal(follower, SIGCONT);
+        check_count(300, 0);
+    }
+    servers_close(&set);
+}
+
+static void paused_leader_confirms_nothing(void)
+{
+    open_three(USUAL);
+    uint64_t acked = 0, unknown = 0;
+    struct server *old = servers_leader(&set, NULL);
+    CHECK(servers_count(&set, 10, &acked, &unknown));
+    if (CHECK(old != NULL)) {
+        server_signal(old, SIGSTOP);
+        CHECK(servers_leader(&set, old) != NULL);
+        /* The first things it reads when it wakes, believing that it leads. */
+        unsigned confirm = server_send(old, "confirm"), inc = server_send(old, "inc 1");
+        struct server *leader = servers_leader(&set, old);
+        CHECK(leader != NULL && server_ask(leader, answer, "inc 1") && answer_is(answer, "ok"));
+        server_signal(old, SIGCONT);
+        CHECK(server_answer(old, confirm, SERVERS_WAIT_MS, answer));
+        CHECK_STR(answer, "not_leader");
+        CHECK(server_answer(old, inc, SERVERS_WAIT_MS, answer));
+        CHECK(!answer_is(answer, "ok"));
+        check_count(acked + 1, unknown);
+    }
+    servers_close(&set);
+}
+
+static void alone_leader_steps_down(void)
+{
+    open_three(USUAL);
+    struct server *leader = servers_leader(&set, NULL);
+    if (CHECK(leader != NULL)) {
+        struct server *a = servers_other(&set, leader, NULL);
+        struct server *b = servers_other(&set, leader, a);
+        server_signal(a, SIGSTOP);
+        server_signal(b, SIGSTOP);
+        unsigned inc = server_send(leader, "inc 1"), confirm = server_send(leader, "confirm");
+        CHECK(server_answer(leader, inc, SERVERS_WAIT_MS, answer));
+        CHECK_STR(answer, "outcome_unknown");
+        CHECK(server_answer(leader, confirm, SERVERS_WAIT_MS, answer));
+        CHECK_STR(answer, "not_leader");
+        server_signal(a, SIGCONT);
+        server_signal(b, SIGCONT);
+        check_count(0, 1);
+    }
+    servers_close(&set);
+}
+
+/* --- lost disks --- */
+
+static void wiped_member_is_refused_and_a_new_one_taken_in(void)
+{
+    open_three(SMALL_LOG);
+    uint64_t acked = 0, unknown = 0;
+    CHECK(servers_count(&set, 200, &acked, &unknown));
+    struct server *leader = servers_leader(&set, NULL);
+    if (!CHECK(leader != NULL)) {
+        servers_close(&set);
+        return;
+    }
+    struct server *lost = servers_other(&set, leader, NULL);
+    server_kill(lost);
+    server_wipe(lost);
+    server_spawn(lost);
+    CHECK_U64(server_exit(lost, SERVERS_WAIT_MS), 3);
+    CHECK(logged(lost, "use --join, as a new server"));
+
+    /* The log was trimmed: the new one gets a snapshot. */
+    struct server *fresh = servers_joiner(&set, 4, leader);
+    CHECK(server_start(fresh));
+    CHECK(server_ask(fresh, answer, "identity"));
+    char instance[64];
+    answer_word(answer, "instance", instance, sizeof instance);
+    leader = servers_leader(&set, NULL);
+    CHECK(leader != NULL &&
+          server_ask(leader, answer, "add 4 127.0.0.1:%u %s", fresh->port, instance));
+    CHECK_STR(answer, "ok");
+    CHECK(leader_does("ok", "promote %" PRIu64, 4));
+    CHECK(leader_does("ok", "remove %" PRIu64, lost->id));
+    check_count(acked, unknown);
+    CHECK(server_ask(fresh, answer, "status"));
+    CHECK(strstr(answer, "4v") != NULL);
+
+    server_kill(fresh); /* what it was sent is its own now */
+    CHECK(server_start(fresh));
+    CHECK(servers_count(&set, 10, &acked, &unknown));
+    check_count(acked, unknown);
+    servers_close(&set);
+}
+
+static void wiped_majority_founds_nothing(void)
+{
+    open_three(USUAL);
+    uint64_t acked = 0, unknown = 0;
+    CHECK(servers_count(&set, 20, &acked, &unknown));
+    CHECK(servers_agree(&set));
+    for (unsigned id = 1; id <= 3; id++) {
+        server_kill(&set.at[id]);
+    }
+    server_wipe(&set.at[2]);
+    server_wipe(&set.at[3]);
+    CHECK(server_start(&set.at[2]));
+    CHECK(server_start(&set.at[3]));
+    CHECK(server_ask(&set.at[2], answer, "inc 1"));
+    CHECK_STR(answer, "not_leader");
+    server_spawn(&set.at[1]); /* the survivor tells them */
+    CHECK_U64(server_exit(&set.at[2], SERVERS_WAIT_MS), 3);
+    CHECK_U64(server_exit(&set.at[3], SERVERS_WAIT_MS), 3);
+    CHECK(logged(&set.at[2], "use --join, as a new server"));
+    CHECK(server_ask(&set.at[1], answer, "status"));
+    CHECK_U64(answer_u64(answer, "active"), 0);
+    servers_close(&set);
+}
+
+/* --- membership --- */
+
+static void members_come_and_go(void)
+{
+    open_three(USUAL);
+    uint64_t acked = 0, unknown = 0;
+    char instance[64];
+    CHECK(servers_count(&set, 50, &acked, &unknown));
+    struct server *leader = servers_leader(&set, NULL);
+    if (!CHECK(leader != NULL)) {
+        servers_close(&set);
+        return;
+    }
+    struct server *fourth = servers_joiner(&set, 4, leader);
+    CHECK(server_start(fourth));
+    CHECK(server_ask(fourth, answer, "identity"));
+    answer_word(answer, "instance", instance, sizeof instance);
+    CHECK(leader_does("server_not_found", "promote %" PRIu64, 4));
+    CHECK(server_ask(leader, answer, "add 4 127.0.0.1:%u %s", fourth->port, instance));
+    CHECK_STR(answer, "ok");
+    CHECK(server_ask(leader, answer, "add 4 127.0.0.1:%u %s", fourth->port, instance));
+    CHECK_STR(answer, "server_exists");
+    check_count(acked, unknown);
+    CHECK(server_ask(leader, answer, "status"));
+    CHECK(strstr(answer, "4o+") != NULL);
+    CHECK(leader_does("ok", "promote %" PRIu64, 4));
+    CHECK(leader_does("ok", "promote %" PRIu64, 4)); /* has it already */
+    CHECK(leader_does("ok", "demote %" PRIu64, 4));
+    CHECK(leader_does("ok", "promote %" PRIu64, 4));
+
+    /* The leader itself: the others elect another, and the removed one counts no more. */
+    leader = servers_leader(&set, NULL);
+    uint64_t gone = leader->id;
+    CHECK(leader_does("ok", "remove %" PRIu64, gone));
+    CHECK(servers_leader(&set, &set.at[gone]) != NULL);
+    server_kill(&set.at[gone]);
+    CHECK(servers_count(&set, 20, &acked, &unknown));
+    check_count(acked, unknown);
+    CHECK(leader_does("server_not_found", "remove %" PRIu64, gone));
+    CHECK(server_start(&set.at[gone])); /* its own log says that it is no member: it is quiet */
+    CHECK(wait_logged(&set.at[gone], "raft.removed"));
+    CHECK(servers_count(&set, 20, &acked, &unknown));
+    server_kill(&set.at[gone]);
+    check_count(acked, unknown);
+    servers_close(&set);
+}
+
+struct unconnected {
+    struct server *leader;
+    uint64_t id;
+};
+
+static bool is_unconnected(void *arg)
+{
+    const struct unconnected *u = arg;
+    char text[SERVERS_TEXT], member[32];
+    (void)snprintf(member, sizeof member, "%" PRIu64 "v-", u->id);
+    return server_ask(u->leader, text, "status") && strstr(text, member) != NULL;
+}
+
+static bool wait_unconnected(struct server *leader, uint64_t id)
+{
+    struct unconnected u = {leader, id};
+    return wait_for(is_unconnected, &u, SERVERS_WAIT_MS);
+}
+
+static void changes_that_cost_the_majority_are_refused(void)
+{
+    open_three(USUAL);
+    struct server *leader = servers_leader(&set, NULL);
+    if (CHECK(leader != NULL)) {
+        CHECK(servers_agree(&set));
+        struct server *a = servers_other(&set, leader, NULL);
+        struct server *b = servers_other(&set, leader, a);
+        server_signal(a, SIGSTOP);
+        CHECK(wait_unconnected(leader, a->id));
+        /* Two of three answer: taking a healthy one away would leave one of two. */
+        CHECK(leader_does("quorum_at_risk", "demote %" PRIu64, b->id));
+        CHECK(leader_does("quorum_at_risk", "remove %" PRIu64, b->id));
+        CHECK(leader_does("quorum_at_risk", "transfer %" PRIu64, a->id));
+        CHECK(leader_does("ok", "remove %" PRIu64, a->id)); /* the one that is down may go */
+        server_signal(a, SIGCONT);
+        CHECK(leader_does("server_not_found", "transfer %" PRIu64, a->id));
+        server_kill(a);
+        check_count(0, 0);
+        CHECK(leader_does("ok", "forget %" PRIu64, a->id));
+        server_spawn(a); /* it never heard of it, and would be elected */
+        CHECK_U64(server_exit(a, SERVERS_WAIT_MS), 3);
+        CHECK(logged(a, "raft.refused"));
+    }
+    servers_close(&set);
+}
+
+static void one_change_at_a_time(void)
+{
+    open_three(USUAL);
+    struct server *leader = servers_leader(&set, NULL);
+    if (CHECK(leader != NULL)) {
+        struct server *a = servers_other(&set, leader, NULL);
+        unsigned first = server_send(leader, "demote %" PRIu64, a->id);
+        unsigned second = server_send(leader, "remove %" PRIu64, a->id);
+        unsigned third = server_send(leader, "transfer 0");
+        CHECK(server_answer(leader, second, SERVERS_WAIT_MS, answer));
+        CHECK_STR(answer, "membership_busy");
+        CHECK(server_answer(leader, third, SERVERS_WAIT_MS, answer));
+        CHECK_STR(answer, "membership_busy");
+        CHECK(server_answer(leader, first, SERVERS_WAIT_MS, answer));
+        CHECK_STR(answer, "ok");
+        check_count(0, 0);
+    }
+    servers_close(&set);
+}
+
+static void leadership_is_handed_over(void)
+{
+    open_three(USUAL);
+    uint64_t acked = 0, unknown = 0;
+    CHECK(servers_count(&set, 50, &acked, &unknown));
+    for (int i = 0; i < 3; i++) {
+        struct server *leader = servers_leader(&set, NULL);
+        if (!CHECK(leader != NULL)) {
+            break;
+        }
+        struct server *target = servers_other(&set, leader, NULL);
+        unsigned load = server_send(leader, "load 2000 32 64");
+        CHECK(server_ask(leader, answer, "transfer %" PRIu64, i == 0 ? 0 : target->id));
+        CHECK_STR(answer, "ok");
+        CHECK(server_answer(leader, load, SERVERS_WAIT_MS, answer));
+        acked += answer_u64(answer, "done");
+        unknown += answer_u64(answer, "unknown");
+        struct server *next = servers_leader(&set, NULL);
+        CHECK(next != NULL && next != leader && (i == 0 || next == target));
+    }
+    check_count(acked, unknown);
+
+    struct server *leader = servers_leader(&set, NULL);
+    if (CHECK(leader != NULL)) {
+        (void)server_send(leader, "retire");
+        CHECK_U64(server_exit(leader, SERVERS_WAIT_MS), 0);
+        CHECK(servers_leader(&set, NULL) != NULL);
+        check_count(acked, unknown);
+    }
+    servers_close(&set);
+}
+
+/* --- snapshots --- */
+
+static void snapshot_is_taken_on_request(void)
+{
+    open_three(USUAL);
+    uint64_t acked = 0, unknown = 0;
+    CHECK(servers_count(&set, 10, &acked, &unknown));
+    struct server *leader = servers_leader(&set, NULL);
+    if (CHECK(leader != NULL)) {
+        CHECK(server_ask(leader, answer, "blob 3000000"));
+        CHECK(server_ask(leader, answer, "snapshot"));
+        CHECK(wait_logged(leader, "raft.snapshot.taken"));
+        CHECK(server_ask(leader, answer, "status"));
+        CHECK_U64(answer_u64(answer, "snapshots"), 1);
+        CHECK(answer_u64(answer, "snapshot") > 0);
+        server_kill(leader);
+        CHECK(server_start(leader));
+        CHECK(logged(leader, "raft.snapshot.taken"));
+        check_count(acked, unknown);
+        CHECK(server_ask(leader, answer, "status"));
+        CHECK_U64(answer_u64(answer, "blob"), 3000000);
+    }
+    servers_close(&set);
+}
+
+/* --- a full disk --- */
+
+static void full_disk_ends_one_server_and_loses_nothing(void)
+{
+    servers_open(&set, 3, USUAL);
+    struct server *small = &set.at[3];
+    if (geteuid() != 0 || mkdir(small->dir, 0700) != 0 ||
+        mount("none", small->dir, "tmpfs", 0, "size=40m") != 0) {
+        (void)printf("# skipped: a small tmpfs can't be mounted: %s\n", strerror(errno));
+        servers_close(&set);
+        return;
+    }
+    uint64_t acked = 0, unknown = 0;
+    servers_start_all(&set);
+    struct server *leader = servers_leader(&set, NULL);
+    if (leader == small) { /* it refuses commands: its space is below the watermark */
+        CHECK(server_ask(small, answer, "inc 1"));
+        CHECK_STR(answer, "overloaded");
+        CHECK(server_ask(small, answer, "transfer 1"));
+        leader = servers_leader(&set, small);
+    }
+    if (CHECK(leader != NULL && leader != small)) {
+        CHECK(server_ask(leader, answer, "load 900 16 65536"));
+        acked += answer_u64(answer, "done");
+        CHECK_U64(acked, 900);
+        CHECK_U64(server_exit(small, SERVERS_WAIT_MS), 3);
+        CHECK(logged(small, "raft.write.failed"));
+        CHECK(servers_count(&set, 20, &acked, &unknown));
+        check_count(acked, unknown);
+    }
+    if (small->pid != 0) {
+        server_kill(small);
+    }
+    CHECK(umount2(small->dir, MNT_DETACH) == 0);
+    servers_close(&set);
+}
+
+int main(void)
+{
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    (void)sigaction(SIGPIPE, &ignore, NULL);
+    RUN(one_server_founds_counts_and_restarts);
+    RUN(held_proposals_wait);
+    RUN(queue_is_bounded);
+    RUN(second_process_and_contradictions_are_refused);
+    RUN(lost_log_is_not_started_anew);
+    RUN(three_elect_and_count);
+    RUN(founding_waits_for_every_founder);
+    RUN(founder_that_crashed_takes_the_record_over);
+    RUN(leader_killed_others_go_on);
+    RUN(restarts_in_any_order);
+    RUN(paused_follower_catches_up);
+    RUN(paused_leader_confirms_nothing);
+    RUN(alone_leader_steps_down);
+    RUN(wiped_member_is_refused_and_a_new_one_taken_in);
+    RUN(wiped_majority_founds_nothing);
+    RUN(members_come_and_go);
+    RUN(changes_that_cost_the_majority_are_refused);
+    RUN(one_change_at_a_time);
+    RUN(leadership_is_handed_over);
+    RUN(snapshot_is_taken_on_request);
+    RUN(full_disk_ends_one_server_and_loses_nothing);
+    return tap_done();
+}

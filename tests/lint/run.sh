@@ -1,0 +1,28 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Every lint, as TAP.
+cd "$(dirname "$0")/../.." || exit 2
+n=0
+failed=0
+check() { # $1: name; rest: command
+    name=$1
+    shift
+    n=$((n + 1))
+    if output=$("$@" 2>&1); then
+        echo "ok $n - $name"
+    else
+        failed=1
+        echo "$output" | sed 's/^/# /'
+        echo "not ok $n - $name"
+    fi
+}
+formatted() { git ls-files 'src/*.[ch]' 'tests/*.[ch]' 'examples/*.[ch]' | xargs clang-format-14 --dry-run -Werror; }
+man_pages() { mandoc -T lint -W warning docs/man/*.[1-8]; }
+check 'who includes whom' python3 tests/lint/includes.py
+check 'banned calls and words' sh tests/lint/banned.sh
+check 'sizes' python3 tests/lint/sizes.py
+check 'formatting' formatted
+check 'problem codes are the same everywhere' sh -c '[ ! -e tests/lint/errors ] || tests/lint/errors'
+check 'man pages' man_pages
+echo "1..$n"
+exit $failed
