@@ -205,13 +205,10 @@ install: all ## Installs under PREFIX (/usr/local), with DESTDIR before it
 uninstall: ## Removes what install put there
 	rm -f $(DESTDIR)$(PREFIX)/sbin/cadastred $(DESTDIR)$(PREFIX)/bin/cadastre \
 		$(DESTDIR)$(PREFIX)/share/man/man8/cadastred.8 $(DESTDIR)$(PREFIX)/share/man/man1/cadastre.1
+
 .PHONY: integration
 integration: $(INTEGRATION_BINS) ## Clusters of real processes on loopback
 	prove $(patsubst %,./%,$(INTEGRATION_BINS))
-errors-lint: ## docs/errors.md and openapi.yaml against src/base/err.h
-	tests/lint/errors
-man-lint: ## The manual pages
-	! mandoc -T lint docs/man/*.[178] | grep -v 'referenced manual not found: Xr cadastre'
 
 .PHONY: clean
 clean: ## Removes build/

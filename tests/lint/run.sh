@@ -17,7 +17,7 @@ check() { # $1: name; rest: command
     fi
 }
 formatted() { git ls-files 'src/*.[ch]' 'tests/*.[ch]' 'examples/*.[ch]' | xargs clang-format-14 --dry-run -Werror; }
-man_pages() { mandoc -T lint -W warning docs/man/*.[1-8]; }
+man_pages() { ! mandoc -T lint docs/man/*.[1-8] | grep -v 'referenced manual not found: Xr cadastre'; }
 check 'who includes whom' python3 tests/lint/includes.py
 check 'banned calls and words' sh tests/lint/banned.sh
 check 'sizes' python3 tests/lint/sizes.py
