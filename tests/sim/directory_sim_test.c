@@ -235,6 +235,7 @@ static int on_restore(struct raft_fsm *fsm, struct raft_buffer *buf)
         FAIL("server %u can't load a snapshot: %s", m->i, e.detail);
     }
     m->revision = head.revision;
+    m->applied = head.applied;
     restored++;
     raft_free(buf->base);
     return 0;
@@ -729,11 +730,10 @@ static void replicas_agree_over_all_seeds(void)
         total.restored += o.restored;
         total.crashes += o.crashes;
     }
-    (void)printf("# seeds %" PRIu64 ":%" PRIu64
-                 ": %u acknowledged (%u of them refusals), %u replays, "
-                 "%u snapshots restored, %u crashes\n",
-                 from, to, total.acknowledged, total.refused, total.replays, total.restored,
-                 total.crashes);
+    (void)printf(
+        "# seeds %" PRIu64 ":%" PRIu64 ": %u acknowledged (%u of them refusals), %u replays, "
+        "%u snapshots restored, %u crashes\n",
+        from, to, total.acknowledged, total.refused, total.replays, total.restored, total.crashes);
     tap_note("%s", "");
     CHECK(total.refused > 0);
     CHECK(total.replays > 0);
