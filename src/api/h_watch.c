@@ -221,35 +221,48 @@ static bool read_since(struct exchange *x, struct follow *f)
     return false;
 }
 
-static void get_watch(struct exchange *x, const struct dir_view *v)
+/* NULL when answered. */
+static struct watch *open_watch(struct exchange *x, const struct dir_view *v)
 {
     struct watch *w = mem_zalloc(sizeof *w);
     buf_init(&w->preface, API_RESPONSE_MAX);
     if (!follow_open(x, v, &w->follow)) {
         watch_end(w);
-        return;
+        return NULL;
     }
     w->follow.since = v->revision;
     if (!read_since(x, &w->follow)) {
         watch_end(w);
-        return;
+        return NULL;
     }
     w->told = w->follow.since;
-    if (w->follow.generation != v->generation || w->follow.since < v->compacted) {
-        w->reset = true;
-        stream(x, w);
-    } else if (w->follow.since > v->revision) {
+    w->reset = w->follow.generation != v->generation || w->follow.since < v->compacted;
+    if (!w->reset && w->follow.since > v->revision) {
         reply_unavailable(x, ERR_BEHIND, "revision %" PRIu64 " was not reached yet",
                           w->follow.since);
         watch_end(w);
-    } else if (w->follow.since < feed_oldest(control_feed(w->follow.api->control))) {
-        catch_up_start(x, w, v->revision);
-    } else {
+        return NULL;
+    }
+    return w;
+}
+
+static void get_watch(struct exchange *x)
+{
+    const struct dir_view *v = view_pin(api_slot(x));
+    struct watch *w = open_watch(x, v);
+    dir_rev revision = v->revision;
+    view_unpin(v);
+    if (w == NULL) {
+        return;
+    }
+    if (w->reset || w->follow.since >= feed_oldest(control_feed(w->follow.api->control))) {
         stream(x, w);
+    } else {
+        catch_up_start(x, w, revision);
     }
 }
 
 void h_watch(struct exchange *x)
 {
-    read_begin(x, get_watch);
+    read_begin_pinning(x, get_watch);
 }
