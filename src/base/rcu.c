@@ -8,16 +8,22 @@
 
 #ifdef RCU_TSAN
 
-static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+/* Readers that never pause must not starve the one that retires; sections may nest, which such a lock can't. */
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+static _Thread_local unsigned depth;
 
 void rcu_tsan_enter(void)
 {
-    (void)pthread_rwlock_rdlock(&lock);
+    if (depth++ == 0) {
+        (void)pthread_rwlock_rdlock(&lock);
+    }
 }
 
 void rcu_tsan_leave(void)
 {
-    (void)pthread_rwlock_unlock(&lock);
+    if (--depth == 0) {
+        (void)pthread_rwlock_unlock(&lock);
+    }
 }
 
 void rcu_retire(void (*fn)(void *arg), void *arg)

@@ -226,7 +226,7 @@ static void listeners_are_woken(void)
 }
 
 /* A follower sees every revision once and in order, or is told that it fell out. */
-enum { LIVE_CHANGES = 200000, PER_REVISION = 3 };
+enum { LIVE_CHANGES = 40000, PER_REVISION = 3 };
 
 struct follower {
     pthread_t thread;
