@@ -36,9 +36,9 @@ _Noreturn static void fill_disk(const char *folder, int log)
 
 static void a_full_disk_ends_the_process(void)
 {
-    char folder[] = "/tmp/cadastre-full-XXXXXX";
+    char folder[] = "/tmp/store-full-XXXXXX";
     int ends[2], status = 0;
-    char text[4096];
+    static char text[1 << 17];
     size_t len = 0;
     CHECK(mkdtemp(folder) != NULL && pipe(ends) == 0);
     if (mount("tmpfs", folder, "tmpfs", 0, "size=1m") != 0) {
