@@ -254,25 +254,39 @@ const char *exchange_request_id(const struct exchange *x)
 
 /* --- the answer --- */
 
-void exchange_set_header(struct exchange *x, const char *name, const char *value)
+/* `value` is in the arena already. What came in with a request must not make a header of its own.
+ */
+static void add_header(struct exchange *x, const char *name, char *value)
 {
     ASSERT(x->header_count < X_HEADERS_MAX);
-    /* A value that came in with the request must not make a header of its own. */
-    ASSERT(strpbrk(value, "\r\n") == NULL && value[0] != '\0');
-    x->headers[x->header_count++] =
-        (struct x_header){exchange_strdup(x, slice_of(name, strlen(name))),
-                          exchange_strdup(x, slice_of(value, strlen(value)))};
+    for (char *p = value; *p != '\0'; p++) {
+        if ((unsigned char)*p < 0x20 || *p == 0x7f) {
+            *p = '?';
+        }
+    }
+    if (value[0] != '\0') {
+        const char *copy = exchange_strdup(x, slice_of(name, strlen(name)));
+        x->headers[x->header_count++] = (struct x_header){copy, value};
+    }
+}
+
+void exchange_set_header(struct exchange *x, const char *name, const char *value)
+{
+    add_header(x, name, exchange_strdup(x, slice_of(value, strlen(value))));
 }
 
 void exchange_printf_header(struct exchange *x, const char *name, const char *fmt, ...)
 {
-    char value[1024];
     va_list args;
     va_start(args, fmt);
-    int n = vsnprintf(value, sizeof value, fmt, args);
+    int n = vsnprintf(NULL, 0, fmt, args);
     va_end(args);
-    ASSERT(n >= 0 && (size_t)n < sizeof value);
-    exchange_set_header(x, name, value);
+    ASSERT(n >= 0);
+    char *value = exchange_alloc(x, (size_t)n + 1);
+    va_start(args, fmt);
+    (void)vsnprintf(value, (size_t)n + 1, fmt, args);
+    va_end(args);
+    add_header(x, name, value);
 }
 
 struct buf *exchange_out(struct exchange *x)
@@ -378,7 +392,7 @@ void exchange_park(struct exchange *x,
                    exchange_gone gone,
                    uint64_t deadline_ms)
 {
-    ASSERT(x->state == X_RUNNING && ready != NULL && (gone != NULL || deadline_ms == 0));
+    ASSERT(x->state == X_RUNNING && ready != NULL);
     x->ready = ready;
     x->gone = gone;
     x->deadline_ms = deadline_ms > 0 ? deadline_ms : UINT64_MAX;

@@ -266,7 +266,8 @@ enum err_code http_server_start(const struct http_options *options,
     enum err_code code;
     s->options = *options;
     settle_options(&s->options);
-    (void)signal(SIGPIPE, SIG_IGN);
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    (void)sigaction(SIGPIPE, &ignore, NULL);
     s->router = router_new(options->routes, options->route_count);
     s->worker_count = s->options.threads;
     s->workers = mem_zalloc(s->worker_count * sizeof *s->workers);

@@ -22,7 +22,7 @@ enum {
     WORKER_POOL_MAX = 256,        /* ended exchanges a worker keeps for reuse */
     WORKER_KEEP_BYTES = 64 << 10, /* buffers larger than this are not kept with them */
     WORKER_EVENTS_MAX = 256,      /* of one turn */
-    WORKER_LINGER_MAX = 64,       /* connections that are being closed slowly */
+    WORKER_LINGER_MAX = 16,       /* connections that are being closed slowly */
     HTTP_EXCESS_MAX =
         64, /* connections over the limit that are told so (503); more are just closed */
     HTTP_FD_RESERVE = 256, /* descriptors left to the rest of the process */
@@ -69,6 +69,7 @@ struct exchange {
     struct slice raw;   /* the target as it came */
     const char *wire;   /* where it came, for as long as the head is judged */
     uint64_t body_seen; /* bytes of body so far, thrown away ones too */
+    uint64_t stuck_at;  /* 1 + body_seen when more was waiting in the socket; 0 */
     struct target target;
     const struct api_route *route;
     uint8_t variables[API_PATH_SEGMENTS_MAX];
@@ -170,6 +171,8 @@ struct worker {
     struct lingerer lingerers[WORKER_LINGER_MAX];
     unsigned linger_count, gzip_count;
     bool draining;
+    uint64_t progress; /* counts libmicrohttpd's callbacks */
+    unsigned spins;    /* turns in a row that it wanted, and made no callback in */
     struct counters count;
 };
 

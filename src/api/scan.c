@@ -11,7 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum expect { EXPECT_VALUE, EXPECT_FIRST, EXPECT_NAME, EXPECT_NEXT, EXPECT_NOTHING };
+enum expect {
+    EXPECT_VALUE,
+    EXPECT_FIRST, /* a name or an element, or the end of what holds them */
+    EXPECT_NEXT,  /* a comma, or the end */
+    EXPECT_NOTHING
+};
 
 void scan_open(struct scan *s, struct slice text, bool unique)
 {
@@ -435,6 +440,21 @@ static enum scan_event read_value(struct scan *s)
     }
 }
 
+/* Between two members or elements. */
+static bool pass_comma(struct scan *s, struct scan_level *l)
+{
+    if (peek(s) != ',') {
+        s->error = l->array ? "a , or ] is missing" : "a , or } is missing";
+        return false;
+    }
+    s->at++;
+    skip_blanks(s);
+    l->index += l->array;
+    l->name = slice_of(NULL, 0);
+    s->expect = EXPECT_FIRST;
+    return true;
+}
+
 enum scan_event scan_next(struct scan *s)
 {
     if (s->error != NULL) {
@@ -448,23 +468,13 @@ enum scan_event scan_next(struct scan *s)
         return read_value(s);
     }
     struct scan_level *l = &s->levels[s->depth - 1];
-    bool closes = peek(s) == (l->array ? ']' : '}');
-    if (closes && (s->expect == EXPECT_FIRST || s->expect == EXPECT_NEXT)) {
+    if (s->expect != EXPECT_VALUE && peek(s) == (l->array ? ']' : '}')) {
         return close_level(s);
     }
-    if (s->expect == EXPECT_NEXT) {
-        if (peek(s) != ',') {
-            return fail(s, l->array ? "a , or ] is missing" : "a , or } is missing");
-        }
-        s->at++;
-        skip_blanks(s);
-        l->index += l->array;
-        l->name = slice_of(NULL, 0);
-        s->expect = l->array ? EXPECT_VALUE : EXPECT_NAME;
-    } else if (s->expect == EXPECT_FIRST && !l->array) {
-        s->expect = EXPECT_NAME;
+    if (s->expect == EXPECT_NEXT && !pass_comma(s, l)) {
+        return SCAN_ERROR;
     }
-    return s->expect == EXPECT_NAME ? read_name(s) : read_value(s);
+    return s->expect == EXPECT_FIRST && !l->array ? read_name(s) : read_value(s);
 }
 
 bool scan_skip(struct scan *s)

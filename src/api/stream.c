@@ -5,22 +5,26 @@
 
 #include "base/assert.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
 #include <zlib.h>
 
 enum {
     STREAM_GZIP_MAX =
         64, /* compressing streams of one worker (256 KiB each); others are sent as they are */
     STREAM_EMPTY_MAX = 16, /* pieces in a row that gave no bytes before others get their turn */
-    STREAM_KEEP_BYTES = 1024
+    STREAM_KEEP_BYTES = 1024,
+    STREAM_CORK_BYTES = 16384
 };
 
 struct stream {
     const struct stream_ops *ops;
     void *state;
     size_t sent; /* of x->out */
-    bool waiting, ended, aborted, gzip;
+    bool waiting, ended, aborted, gzip, corked;
     z_stream z;
 };
 
@@ -107,6 +111,18 @@ static void compress_piece(struct stream *s, const struct buf *piece, int flush,
     } while (s->z.avail_out == 0);
 }
 
+/* Chunks are as small as the connection's memory. While there is more to come the kernel may join
+ * them. */
+static void cork(struct exchange *x, bool on)
+{
+    struct stream *s = x->stream;
+    int value = on;
+    if (s->corked != on) {
+        s->corked = on;
+        (void)setsockopt(x->conn->fd, IPPROTO_TCP, TCP_CORK, &value, sizeof value);
+    }
+}
+
 /* Asks the source for its next piece. */
 static void fill(struct exchange *x)
 {
@@ -120,6 +136,7 @@ static void fill(struct exchange *x)
     enum stream_next next = s->ops->next(s->state, piece, &again_ms);
     s->waiting = next == STREAM_WAIT;
     s->ended = next == STREAM_END;
+    cork(x, next == STREAM_MORE && piece->len >= STREAM_CORK_BYTES);
     x->deadline_ms = s->waiting ? again_ms : UINT64_MAX;
     if (s->gzip) {
         /* What a waiting reader gets must be all there is; a sync marker without new bytes would be
@@ -151,7 +168,8 @@ static bool fill_some(struct exchange *x)
 static int64_t abort_stream(struct exchange *x)
 {
     if (x->http_1_0) {
-        /* There the end of the connection is the end of the answer: only a reset tells it from a cut. */
+        /* There the end of the connection is the end of the answer: only a reset tells it from a
+         * cut. */
         conn_reset(x->conn);
     }
     return -2;

@@ -22,7 +22,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { SWEEP_LEAST_MS = 5, SWEEP_MOST_MS = 1000 };
+enum { SWEEP_LEAST_MS = 5, SWEEP_MOST_MS = 1000, SPINS_MAX = 64 };
 
 uint64_t worker_random(struct worker *w)
 {
@@ -193,7 +193,8 @@ void conn_closed(struct conn *c)
 
 void conn_reset(struct conn *c)
 {
-    /* Taking the peer's address away is how Linux resets a connection that is not to be closed here. */
+    /* Taking the peer's address away is how Linux resets a connection that is not to be closed
+     * here. */
     struct sockaddr none = {.sa_family = AF_UNSPEC};
     (void)connect(c->fd, &none, sizeof none);
 }
@@ -205,8 +206,9 @@ void conn_cut(struct conn *c)
     }
     c->cut = true;
     c->linger = false;
-    /* libmicrohttpd, which owns the descriptor, sees the end of the connection and closes it. Within a request it is a
-     * reset, so that nobody takes the part for the whole and nothing stays in the kernel. */
+    /* libmicrohttpd, which owns the descriptor, sees the end of the connection and closes it.
+     * Within a request it is a reset, so that nobody takes the part for the whole and nothing stays
+     * in the kernel. */
     if (c->x != NULL) {
         conn_reset(c);
         if (c->x->suspended) {
@@ -246,6 +248,31 @@ static bool stalled(struct conn *c, uint64_t now_ms, uint64_t stall_ms)
     return now_ms - c->taken_ms >= stall_ms;
 }
 
+/* When a chunk's size line does not fit into the connection's memory, libmicrohttpd neither reads
+ * on nor gives up, but asks to be run again at once, for ever. So: bytes wait in the socket, and
+ * did when it was looked at before, and none was taken in between. */
+static bool stuck(const struct conn *c)
+{
+    struct exchange *x = c->x;
+    int waiting = 0;
+    if (x == NULL || x->state != X_BODY || ioctl(c->fd, FIONREAD, &waiting) != 0 || waiting == 0) {
+        return false;
+    }
+    bool before = x->stuck_at == x->body_seen + 1;
+    x->stuck_at = x->body_seen + 1;
+    return before;
+}
+
+static void cut_stuck(struct worker *w)
+{
+    for (struct conn *c = w->conns; c != NULL; c = c->next) {
+        if (!c->cut && stuck(c)) {
+            count_add(&w->count.bad_requests, 1);
+            conn_cut(c);
+        }
+    }
+}
+
 static bool too_slow(struct conn *c, uint64_t now_ms, const struct http_options *o)
 {
     const struct exchange *x = c->x;
@@ -254,7 +281,7 @@ static bool too_slow(struct conn *c, uint64_t now_ms, const struct http_options 
         return now_ms - c->since_ms >= (c->served == 0 ? o->request_ms : o->idle_ms);
     }
     if (x->state == X_HEAD || x->state == X_BODY) {
-        return now_ms - x->started_ms >= o->request_ms;
+        return now_ms - x->started_ms >= o->request_ms || c->gone;
     }
     return x->status != 0 && stalled(c, now_ms, o->stall_ms);
 }
@@ -276,6 +303,25 @@ static void sweep(struct worker *w)
             conn_cut(c);
         }
     }
+    cut_stuck(w);
+}
+
+/* Between sweeps a connection that is stuck would take a whole core, and one that filled its memory
+ * exactly, so that nothing waits in its socket, until its time is over. Returns how long to wait,
+ * given what libmicrohttpd wants. */
+static int notice_spinning(struct worker *w, int mhd_ms, uint64_t progress_before)
+{
+    if (mhd_ms != 0 || w->progress != progress_before) {
+        w->spins = 0;
+        return mhd_ms;
+    }
+    if (++w->spins < SPINS_MAX) {
+        return mhd_ms;
+    }
+    if (w->spins % SPINS_MAX == 0) {
+        cut_stuck(w);
+    }
+    return 1;
 }
 
 /* --- the loop --- */
@@ -400,7 +446,8 @@ void *worker_main(void *worker)
         if (w->linger_count > 0) {
             linger_expire(w, false);
         }
-        mhd_ms = mhd_run(w);
+        uint64_t progress = w->progress;
+        mhd_ms = notice_spinning(w, mhd_run(w), progress);
     }
     finish(w);
     rcu_reader_stop();

@@ -221,7 +221,9 @@ void client_read(struct client *c, struct answer *a, bool head_only, unsigned ti
         }
         (void)read_bytes(&r, &a->body, c->in.len - r.at);
     }
-    memmove(c->in.data, c->in.data + r.at, c->in.len - r.at);
+    if (r.at > 0) {
+        memmove(c->in.data, c->in.data + r.at, c->in.len - r.at);
+    }
     c->in.len -= r.at;
 }
 

@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static _Atomic uint64_t executed;
 static struct http_server *server;
@@ -560,107 +559,108 @@ enum how { HOW_ANSWER, HOW_BY_LIBRARY, HOW_CLOSED };
 
 /* Each could be read in two ways, or is not HTTP. What follows on the connection must not be taken
  * for a request. */
+static const struct {
+    const char *text;
+    size_t len;
+    enum how how;
+} refused[] = {
+    ROW("POST /body HTTP/1.1\r\n" HOST
+        "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+    ROW("POST /body HTTP/1.1\r\n" HOST
+        "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n"),
+    ROW("POST /body HTTP/1.1\r\n" HOST "Content-Length: 0\r\nContent-Length: 0\r\n\r\n"),
+    ROW("POST /body HTTP/1.1\r\n" HOST "Content-Length: 0\r\nContent-Length: 40\r\n\r\n"),
+    BY_LIBRARY("POST /body HTTP/1.1\r\n" HOST "Content-Length: +0\r\n\r\n"),
+    BY_LIBRARY("POST /body HTTP/1.1\r\n" HOST "Content-Length: -1\r\n\r\n"),
+    BY_LIBRARY("POST /body HTTP/1.1\r\n" HOST "Content-Length: 0x0\r\n\r\n"),
+    BY_LIBRARY("POST /body HTTP/1.1\r\n" HOST "Content-Length: 0,0\r\n\r\n"),
+    ROW("POST /body HTTP/1.1\r\n" HOST "Content-Length: 00\r\n\r\n"),
+    BY_LIBRARY("POST /body HTTP/1.1\r\n" HOST "Content-Length: 0 \r\n\r\n"),
+    BY_LIBRARY("POST /body HTTP/1.1\r\n" HOST "Content-Length: 0 0\r\n\r\n"),
+    BY_LIBRARY("POST /body HTTP/1.1\r\n" HOST "Content-Length:\r\n\r\n"),
+    BY_LIBRARY("POST /body HTTP/1.1\r\n" HOST "Content-Length: 0;a\r\n\r\n"),
+    ROW("POST /body HTTP/1.1\r\n" HOST "Content-Length : 0\r\n\r\n"),
+    ROW("POST /body HTTP/1.1\r\n" HOST "Content-Length\t: 0\r\n\r\n"),
+    ROW("POST /body HTTP/1.1\r\n" HOST " Content-Length: 0\r\n\r\n"),
+    ROW("POST /body HTTP/1.1\r\n Content-Length: 0\r\n" HOST "\r\n"),
+    ROW("POST /body HTTP/1.1\r\n" HOST "Content-Length: 0\r\n 0\r\n\r\n"),
+    ROW("POST /body HTTP/1.1\r\n" HOST "Content-Length: 0\0"
+        "1\r\n\r\n"),
+    BY_LIBRARY("POST /body HTTP/1.1\r\n" HOST "Content-Length: 99999999999999999999\r\n\r\n"),
+    ROW("POST /body HTTP/1.1\r\n" HOST
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+    ROW("POST /body HTTP/1.1\r\n" HOST "Transfer-Encoding: identity\r\n\r\n"),
+    ROW("POST /body HTTP/1.1\r\n" HOST "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"),
+    ROW("POST /body HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n"),
+    ROW("POST /body HTTP/1.1\r\n" HOST "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n"),
+    ROW("POST /body HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked \r\n\r\n0\r\n\r\n"),
+    ROW("POST /body HTTP/1.1\r\n" HOST "Transfer-Encoding:\r\n\r\n0\r\n\r\n"),
+    ROW("POST /body HTTP/1.1\r\n" HOST "Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n"),
+    ROW("POST /body HTTP/1.1\r\n" HOST "Transfer-Encoding: \x0b"
+        "chunked\r\n\r\n0\r\n\r\n"),
+    ROW("POST /body HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+    ROW("GET /ping HTTP/1.1\r\n\r\n"),
+    ROW("GET /ping HTTP/1.1\r\n" HOST HOST "\r\n"),
+    ROW("GET /ping HTTP/1.1\r\n" HOST "host: u\r\n\r\n"),
+    ROW("GET /ping HTTP/1.1\r\n" HOST "Authorization: a\r\nAuthorization: b\r\n\r\n"),
+    ROW("GET /ping HTTP/1.1\r\n" HOST "Idempotency-Key: a\r\nidempotency-key: a\r\n\r\n"),
+    ROW("GET /ping HTTP/1.1\r\n" HOST "Content-Type: a\r\nContent-Type: a\r\n\r\n"),
+    ROW("GET /ping HTTP/1.1\r\n" HOST "X: a\rContent-Length: 5\r\n\r\n"),
+    ROW("GET /ping HTTP/1.1\r\n" HOST "X: a\0b\r\n\r\n"),
+    BY_LIBRARY("GET /ping HTTP/1.1\r\n" HOST "X\0: a\r\n\r\n"),
+    ROW("GET /ping HTTP/1.1\r\n" HOST "X(: a\r\n\r\n"),
+    ROW("GET /ping HTTP/1.1\r\n" HOST ": a\r\n\r\n"),
+    ROW("GET /ping HTTP/1.1\r\n" HOST "X: \x01\r\n\r\n"),
+    BY_LIBRARY("GET /ping HTTP/1.1\r\n" HOST "nonsense\r\n\r\n"),
+    ROW("GET /ping HTTP/1.1\n" HOST "\r\n"),
+    ROW("GET /ping HTTP/1.1\r\nHost: t\n\r\n"),
+    ROW("GET /ping HTTP/1.1\r\n" HOST "\n"),
+    ROW("get /ping HTTP/1.1\r\n" HOST "\r\n"),
+    ROW("Get /ping HTTP/1.1\r\n" HOST "\r\n"),
+    ROW("GET\0 /ping HTTP/1.1\r\n" HOST "\r\n"),
+    ROW("GET  /ping HTTP/1.1\r\n" HOST "\r\n"),
+    ROW("GET /ping  HTTP/1.1\r\n" HOST "\r\n"),
+    BY_LIBRARY("GET /ping HTTP/1.1 \r\n" HOST "\r\n"),
+    ROW("GET /pi ng HTTP/1.1\r\n" HOST "\r\n"),
+    ROW("GET /ping\0x HTTP/1.1\r\n" HOST "\r\n"),
+    ROW("GET /ping?\0x HTTP/1.1\r\n" HOST "\r\n"),
+    ROW("GET /ping%00 HTTP/1.1\r\n" HOST "\r\n"),
+    ROW("GET /echo/a%2fb HTTP/1.1\r\n" HOST "\r\n"),
+    ROW("GET /echo/a%5Cb HTTP/1.1\r\n" HOST "\r\n"),
+    ROW("GET /echo/../ping HTTP/1.1\r\n" HOST "\r\n"),
+    ROW("GET /echo/%2e%2e/ping HTTP/1.1\r\n" HOST "\r\n"),
+    ROW("GET //ping HTTP/1.1\r\n" HOST "\r\n"),
+    ROW("GET http://t/ping HTTP/1.1\r\n" HOST "\r\n"),
+    ROW("GET ping HTTP/1.1\r\n" HOST "\r\n"),
+    ROW("GET /ping#x HTTP/1.1\r\n" HOST "\r\n"),
+    ROW("OPTIONS * HTTP/1.1\r\n" HOST "\r\n"),
+    ROW("CONNECT t:80 HTTP/1.1\r\n" HOST "\r\n"),
+    BY_LIBRARY("GET /ping\r\n" HOST "\r\n"),
+    BY_LIBRARY("GET /ping HTTP/1.12\r\n" HOST "\r\n"),
+    BY_LIBRARY("GET /ping http/1.1\r\n" HOST "\r\n"),
+    BY_LIBRARY("GET /ping HTTP/2.0\r\n" HOST "\r\n"),
+    BY_LIBRARY("GET /ping HTTP/0.9\r\n" HOST "\r\n"),
+    CLOSED("GET\r\n\r\n"),
+    BY_LIBRARY("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+    CLOSED("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"),
+};
+
 static void ambiguous(void)
 {
-    static const struct {
-        const char *text;
-        size_t len;
-        enum how how;
-    } rows[] = {
-        ROW("POST /body HTTP/1.1\r\n" HOST
-            "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
-        ROW("POST /body HTTP/1.1\r\n" HOST
-            "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n"),
-        ROW("POST /body HTTP/1.1\r\n" HOST "Content-Length: 0\r\nContent-Length: 0\r\n\r\n"),
-        ROW("POST /body HTTP/1.1\r\n" HOST "Content-Length: 0\r\nContent-Length: 40\r\n\r\n"),
-        BY_LIBRARY("POST /body HTTP/1.1\r\n" HOST "Content-Length: +0\r\n\r\n"),
-        BY_LIBRARY("POST /body HTTP/1.1\r\n" HOST "Content-Length: -1\r\n\r\n"),
-        BY_LIBRARY("POST /body HTTP/1.1\r\n" HOST "Content-Length: 0x0\r\n\r\n"),
-        BY_LIBRARY("POST /body HTTP/1.1\r\n" HOST "Content-Length: 0,0\r\n\r\n"),
-        ROW("POST /body HTTP/1.1\r\n" HOST "Content-Length: 00\r\n\r\n"),
-        BY_LIBRARY("POST /body HTTP/1.1\r\n" HOST "Content-Length: 0 \r\n\r\n"),
-        BY_LIBRARY("POST /body HTTP/1.1\r\n" HOST "Content-Length: 0 0\r\n\r\n"),
-        BY_LIBRARY("POST /body HTTP/1.1\r\n" HOST "Content-Length:\r\n\r\n"),
-        BY_LIBRARY("POST /body HTTP/1.1\r\n" HOST "Content-Length: 0;a\r\n\r\n"),
-        ROW("POST /body HTTP/1.1\r\n" HOST "Content-Length : 0\r\n\r\n"),
-        ROW("POST /body HTTP/1.1\r\n" HOST "Content-Length\t: 0\r\n\r\n"),
-        ROW("POST /body HTTP/1.1\r\n" HOST " Content-Length: 0\r\n\r\n"),
-        ROW("POST /body HTTP/1.1\r\n Content-Length: 0\r\n" HOST "\r\n"),
-        ROW("POST /body HTTP/1.1\r\n" HOST "Content-Length: 0\r\n 0\r\n\r\n"),
-        ROW("POST /body HTTP/1.1\r\n" HOST "Content-Length: 0\0"
-            "1\r\n\r\n"),
-        BY_LIBRARY("POST /body HTTP/1.1\r\n" HOST "Content-Length: 99999999999999999999\r\n\r\n"),
-        ROW("POST /body HTTP/1.1\r\n" HOST
-            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
-        ROW("POST /body HTTP/1.1\r\n" HOST "Transfer-Encoding: identity\r\n\r\n"),
-        ROW("POST /body HTTP/1.1\r\n" HOST "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"),
-        ROW("POST /body HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n"),
-        ROW("POST /body HTTP/1.1\r\n" HOST "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n"),
-        ROW("POST /body HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked \r\n\r\n0\r\n\r\n"),
-        ROW("POST /body HTTP/1.1\r\n" HOST "Transfer-Encoding:\r\n\r\n0\r\n\r\n"),
-        ROW("POST /body HTTP/1.1\r\n" HOST "Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n"),
-        ROW("POST /body HTTP/1.1\r\n" HOST "Transfer-Encoding: \x0b"
-            "chunked\r\n\r\n0\r\n\r\n"),
-        ROW("POST /body HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
-        ROW("GET /ping HTTP/1.1\r\n\r\n"),
-        ROW("GET /ping HTTP/1.1\r\n" HOST HOST "\r\n"),
-        ROW("GET /ping HTTP/1.1\r\n" HOST "host: u\r\n\r\n"),
-        ROW("GET /ping HTTP/1.1\r\n" HOST "Authorization: a\r\nAuthorization: b\r\n\r\n"),
-        ROW("GET /ping HTTP/1.1\r\n" HOST "Idempotency-Key: a\r\nidempotency-key: a\r\n\r\n"),
-        ROW("GET /ping HTTP/1.1\r\n" HOST "Content-Type: a\r\nContent-Type: a\r\n\r\n"),
-        ROW("GET /ping HTTP/1.1\r\n" HOST "X: a\rContent-Length: 5\r\n\r\n"),
-        ROW("GET /ping HTTP/1.1\r\n" HOST "X: a\0b\r\n\r\n"),
-        BY_LIBRARY("GET /ping HTTP/1.1\r\n" HOST "X\0: a\r\n\r\n"),
-        ROW("GET /ping HTTP/1.1\r\n" HOST "X(: a\r\n\r\n"),
-        ROW("GET /ping HTTP/1.1\r\n" HOST ": a\r\n\r\n"),
-        ROW("GET /ping HTTP/1.1\r\n" HOST "X: \x01\r\n\r\n"),
-        BY_LIBRARY("GET /ping HTTP/1.1\r\n" HOST "nonsense\r\n\r\n"),
-        ROW("GET /ping HTTP/1.1\n" HOST "\r\n"),
-        ROW("GET /ping HTTP/1.1\r\nHost: t\n\r\n"),
-        ROW("GET /ping HTTP/1.1\r\n" HOST "\n"),
-        ROW("get /ping HTTP/1.1\r\n" HOST "\r\n"),
-        ROW("Get /ping HTTP/1.1\r\n" HOST "\r\n"),
-        ROW("GET\0 /ping HTTP/1.1\r\n" HOST "\r\n"),
-        ROW("GET  /ping HTTP/1.1\r\n" HOST "\r\n"),
-        ROW("GET /ping  HTTP/1.1\r\n" HOST "\r\n"),
-        BY_LIBRARY("GET /ping HTTP/1.1 \r\n" HOST "\r\n"),
-        ROW("GET /pi ng HTTP/1.1\r\n" HOST "\r\n"),
-        ROW("GET /ping\0x HTTP/1.1\r\n" HOST "\r\n"),
-        ROW("GET /ping?\0x HTTP/1.1\r\n" HOST "\r\n"),
-        ROW("GET /ping%00 HTTP/1.1\r\n" HOST "\r\n"),
-        ROW("GET /echo/a%2fb HTTP/1.1\r\n" HOST "\r\n"),
-        ROW("GET /echo/a%5Cb HTTP/1.1\r\n" HOST "\r\n"),
-        ROW("GET /echo/../ping HTTP/1.1\r\n" HOST "\r\n"),
-        ROW("GET /echo/%2e%2e/ping HTTP/1.1\r\n" HOST "\r\n"),
-        ROW("GET //ping HTTP/1.1\r\n" HOST "\r\n"),
-        ROW("GET http://t/ping HTTP/1.1\r\n" HOST "\r\n"),
-        ROW("GET ping HTTP/1.1\r\n" HOST "\r\n"),
-        ROW("GET /ping#x HTTP/1.1\r\n" HOST "\r\n"),
-        ROW("OPTIONS * HTTP/1.1\r\n" HOST "\r\n"),
-        ROW("CONNECT t:80 HTTP/1.1\r\n" HOST "\r\n"),
-        BY_LIBRARY("GET /ping\r\n" HOST "\r\n"),
-        BY_LIBRARY("GET /ping HTTP/1.12\r\n" HOST "\r\n"),
-        BY_LIBRARY("GET /ping http/1.1\r\n" HOST "\r\n"),
-        BY_LIBRARY("GET /ping HTTP/2.0\r\n" HOST "\r\n"),
-        BY_LIBRARY("GET /ping HTTP/0.9\r\n" HOST "\r\n"),
-        CLOSED("GET\r\n\r\n"),
-        BY_LIBRARY("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
-        CLOSED("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"),
-    };
     static const char after[] = "GET /ping HTTP/1.1\r\nHost: t\r\n\r\n";
     uint64_t before = atomic_load(&executed);
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         struct client c;
         struct answer a;
-        tap_note("row %zu: %.200s", i, rows[i].text);
+        tap_note("row %zu: %.200s", i, refused[i].text);
         client_open(&c, port());
-        (void)client_send(&c, rows[i].text, rows[i].len);
+        (void)client_send(&c, refused[i].text, refused[i].len);
         (void)client_send(&c, after, sizeof after - 1);
         client_read(&c, &a, false, 5000);
-        CHECK(rows[i].how == HOW_CLOSED ? a.status == 0
-                                        : a.status == 400 || a.status == 413 || a.status == 505);
-        CHECK(rows[i].how == HOW_BY_LIBRARY || c.in.len == 0);
-        CHECK(rows[i].how != HOW_ANSWER ||
+        CHECK(refused[i].how == HOW_CLOSED ? a.status == 0
+                                           : a.status == 400 || a.status == 413 || a.status == 505);
+        CHECK(refused[i].how == HOW_BY_LIBRARY || c.in.len == 0);
+        CHECK(refused[i].how != HOW_ANSWER ||
               strstr(answer_text(&a), "\"code\":\"invalid_request\"") != NULL);
         CHECK(client_ended(&c, 5000));
         answer_close(&a);
@@ -693,229 +693,6 @@ static void fat_heads(void)
     }
 }
 
-/* --- slow clients --- */
-
-static void cuts_slow_clients(void)
-{
-    static const char *const starts[] = {
-        "", "GE", "GET /ping HTTP/1.1\r\nHost: t\r\nX: ",
-        "POST /body HTTP/1.1\r\nHost: t\r\nContent-Length: 100000\r\n\r\n",
-        "POST /body HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n400000\r\n"};
-    enum { COUNT = sizeof starts / sizeof starts[0] };
-    struct client c[COUNT];
-    bool ended[COUNT] = {false};
-    unsigned left = COUNT, pings = 0;
-    start((struct http_options){.threads = 1, .request_ms = 200, .idle_ms = 300});
-    for (unsigned i = 0; i < COUNT; i++) {
-        client_open(&c[i], port());
-        (void)client_print(&c[i], "%s", starts[i]);
-    }
-    uint64_t until = clock_mono_ms() + 10000;
-    while (left > 0 && clock_mono_ms() < until) {
-        struct answer a;
-        for (unsigned i = 0; i < COUNT; i++) {
-            if (!ended[i] && ((i > 0 && !client_print(&c[i], "a")) || client_ended(&c[i], 5))) {
-                ended[i] = true;
-                left--;
-            }
-        }
-        http_get(port(), "/ping", &a);
-        CHECK_U64(a.status, 200);
-        pings++;
-        answer_close(&a);
-    }
-    CHECK_U64(left, 0);
-    CHECK(pings > 3);
-    struct http_stats s;
-    http_server_stats(server, &s);
-    CHECK(s.timed_out >= 3);
-    for (unsigned i = 0; i < COUNT; i++) {
-        client_close(&c[i]);
-    }
-    stop();
-}
-
-static void closes_idle_connections(void)
-{
-    struct client c;
-    struct answer a;
-    start((struct http_options){.threads = 1, .request_ms = 150, .idle_ms = 300});
-    client_open(&c, port());
-    (void)client_print(&c, "GET /ping HTTP/1.1\r\nHost: t\r\n\r\n");
-    client_read(&c, &a, false, 5000);
-    uint64_t from = clock_mono_ms();
-    answer_close(&a);
-    /* Dripping a request line does not keep it open. */
-    while (client_print(&c, "G") && !client_ended(&c, 10) && clock_mono_ms() - from < 8000) {
-    }
-    CHECK(clock_mono_ms() - from >= 290);
-    CHECK(clock_mono_ms() - from < 8000);
-    client_close(&c);
-    stop();
-}
-
-/* A client that asks for much and takes nothing. */
-static void cuts_readers_that_stall(void)
-{
-    struct client c;
-    struct answer a;
-    start((struct http_options){.threads = 1, .stall_ms = 200});
-    client_open(&c, port());
-    (void)client_print(&c,
-                       "GET /big HTTP/1.1\r\nHost: t\r\n\r\nGET /big HTTP/1.1\r\nHost: t\r\n\r\n");
-    struct http_stats s = {0};
-    uint64_t until = clock_mono_ms() + 10000;
-    while (s.timed_out == 0 && clock_mono_ms() < until) {
-        http_get(port(), "/ping", &a);
-        answer_close(&a);
-        http_server_stats(server, &s);
-    }
-    CHECK_U64(s.timed_out, 1);
-    client_read(&c, &a, false, 5000);
-    CHECK(a.cut || a.status == 200);
-    answer_close(&a);
-    client_close(&c);
-    stop();
-}
-
-/* --- many at once --- */
-
-/* All requests are there before the worker looks: libmicrohttpd's own loop stops for ever at
- * multiples of 128. */
-static void bursts(void)
-{
-    static const unsigned counts[] = {127, 128, 129, 256, 384, 512, 1000};
-    enum { MOST = 1000 };
-    static struct client c[MOST];
-    start((struct http_options){.threads = 1});
-    for (unsigned i = 0; i < MOST; i++) {
-        struct answer a;
-        client_open(&c[i], port());
-        (void)client_print(&c[i], "GET /ping HTTP/1.1\r\nHost: t\r\n\r\n");
-        client_read(&c[i], &a, false, 5000);
-        CHECK_U64(a.status, 200);
-        answer_close(&a);
-    }
-    for (size_t k = 0; k < sizeof counts / sizeof counts[0] && tap_failures() == 0; k++) {
-        tap_note("%u at once", counts[k]);
-        /* A request that keeps the worker busy while the others are sent. */
-        (void)client_print(&c[MOST - 1], "GET /big HTTP/1.1\r\nHost: t\r\n\r\n");
-        for (unsigned i = 0; i < counts[k]; i++) {
-            if (i != MOST - 1) {
-                (void)client_print(&c[i], "GET /ping HTTP/1.1\r\nHost: t\r\n\r\n");
-            }
-        }
-        uint64_t until = clock_mono_ms() + 5000;
-        for (unsigned i = 0; i < counts[k] && i != MOST - 1; i++) {
-            struct answer a;
-            uint64_t now = clock_mono_ms();
-            client_read(&c[i], &a, false, now < until ? (unsigned)(until - now) : 0);
-            CHECK_U64(a.status, 200);
-            answer_close(&a);
-        }
-        struct answer a;
-        client_read(&c[MOST - 1], &a, false, 5000);
-        CHECK_U64(a.status, 200);
-        answer_close(&a);
-    }
-    for (unsigned i = 0; i < MOST; i++) {
-        client_close(&c[i]);
-    }
-    stop();
-}
-
-static void limits_connections(void)
-{
-    enum { MOST = 8, ALL = MOST + 64 + 8 };
-    struct client c[ALL];
-    unsigned ok = 0, busy = 0, closed = 0;
-    start((struct http_options){.threads = 2, .connections_max = MOST});
-    for (unsigned i = 0; i < ALL; i++) {
-        struct answer a;
-        client_open(&c[i], port());
-        (void)client_print(&c[i], "GET /ping HTTP/1.1\r\nHost: t\r\n");
-        if (i < MOST) {
-            (void)client_print(&c[i], "\r\n");
-            client_read(&c[i], &a, false, 5000);
-            ok += a.status == 200;
-            answer_close(&a);
-        }
-    }
-    for (unsigned i = MOST; i < ALL; i++) {
-        struct answer a;
-        (void)client_print(&c[i], "\r\n");
-        client_read(&c[i], &a, false, 5000);
-        busy += a.status == 503;
-        closed += a.status == 0;
-        CHECK(client_ended(&c[i], 5000));
-        answer_close(&a);
-    }
-    CHECK_U64(ok, MOST);
-    CHECK(busy >= 32 && closed >= 1);
-    for (unsigned i = 0; i < ALL; i++) {
-        client_close(&c[i]);
-    }
-    stop();
-}
-
-/* --- start and stop --- */
-
-static void addresses(void)
-{
-    static const char *const bad[] = {
-        "", "nonsense", "127.0.0.1", "127.0.0.1:x", ":", "[::1", "no.such.host.invalid:1"};
-    struct http_options o = {.routes = routes, .route_count = 1, .threads = 1};
-    struct http_server *s, *again;
-    struct err e;
-    char taken[32];
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        o.addr = bad[i];
-        tap_note("%s", bad[i]);
-        CHECK_U64(http_server_start(&o, &s, &e), ERR_IO);
-    }
-    o.addr = ":0";
-    CHECK_U64(http_server_start(&o, &s, &e), ERR_OK);
-    struct answer a;
-    http_get(http_server_port(s), "/ping", &a);
-    CHECK_U64(a.status, 200);
-    answer_close(&a);
-    (void)snprintf(taken, sizeof taken, "127.0.0.1:%u", http_server_port(s));
-    o.addr = taken;
-    CHECK_U64(http_server_start(&o, &again, &e), ERR_IO);
-    CHECK(strstr(e.detail, taken) != NULL && strstr(e.detail, "in use") != NULL);
-    http_server_stop(s);
-}
-
-static void drains(void)
-{
-    struct client idle, busy;
-    struct answer a;
-    char value[64];
-    start((struct http_options){.threads = 2});
-    client_open(&idle, port());
-    (void)client_print(&idle, "GET /ping HTTP/1.1\r\nHost: t\r\n\r\n");
-    client_read(&idle, &a, false, 5000);
-    answer_close(&a);
-    client_open(&busy, port());
-    (void)client_print(
-        &busy,
-        "POST /body HTTP/1.1\r\nHost: t\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n");
-    client_read(&busy, &a, true, 5000);
-    CHECK_U64(a.status, 100);
-    answer_close(&a);
-    http_server_drain(server);
-    CHECK(client_ended(&idle, 5000));
-    (void)client_print(&busy, "abc");
-    client_read(&busy, &a, false, 5000);
-    CHECK_U64(a.status, 200);
-    CHECK_STR(answer_header(&a, "Connection", value, sizeof value), "close");
-    answer_close(&a);
-    CHECK(client_ended(&busy, 5000));
-    client_close(&idle);
-    client_close(&busy);
-    stop();
-}
-
 int main(void)
 {
     start((struct http_options){.threads = 2});
@@ -936,12 +713,5 @@ int main(void)
     RUN(ambiguous);
     RUN(fat_heads);
     stop();
-    RUN(cuts_slow_clients);
-    RUN(closes_idle_connections);
-    RUN(cuts_readers_that_stall);
-    RUN(bursts);
-    RUN(limits_connections);
-    RUN(addresses);
-    RUN(drains);
     return tap_done();
 }

@@ -528,7 +528,7 @@ static void no_publish_is_missed(void)
 static void read_event(struct client *c, const char *event)
 {
     uint64_t until = clock_mono_ms() + 10000;
-    while (memmem(c->in.data, c->in.len, event, strlen(event)) == NULL) {
+    while (c->in.len == 0 || memmem(c->in.data, c->in.len, event, strlen(event)) == NULL) {
         uint64_t now = clock_mono_ms();
         if (!CHECK(now < until && client_more(c, (unsigned)(until - now)))) {
             return;
