@@ -95,7 +95,9 @@ typedef void (*read_fn)(struct exchange *x, const struct dir_view *v);
 /* Runs `fn` once the published view is what consistency, min_revision and max_staleness_ms ask for;
  * else answers itself. */
 void read_begin(struct exchange *x, read_fn fn);
-/* The same with consistency=linearizable whatever the request says. */
+/* The same outside of any view, for streams: `fn` pins one. */
+void read_begin_pinning(struct exchange *x, void (*fn)(struct exchange *x));
+/* As read_begin() with consistency=linearizable whatever the request says. */
 void read_begin_linearizable(struct exchange *x, read_fn fn);
 
 /* The keyspace of path variable 0, or NULL after a 404. */

@@ -89,7 +89,7 @@ struct exchange {
     exchange_ready ready;
     exchange_gone gone;
     void *state_of_handler; /* its own: exchange_set_state() */
-    uint64_t deadline_ms; /* of a park, or when a waiting stream runs again; UINT64_MAX none */
+    uint64_t deadline_ms;   /* of a park, or when a waiting stream runs again; UINT64_MAX none */
     uint64_t started_ms;
     uint64_t timer_ms;
     size_t timer_at; /* 1 + index in the heap; 0: not in it */

@@ -144,7 +144,7 @@ void past_open(struct past *w, uint64_t seed, bool remember_states)
     struct err e;
     *w = (struct past){.rand = {seed}, .time_ms = 1000, .remember = remember_states};
     const char *base = getenv("TMPDIR");
-    w->folder = mem_printf("%s/cadastre-store-XXXXXX", base != NULL ? base : "/tmp");
+    w->folder = mem_printf("%s/store-past-XXXXXX", base != NULL ? base : "/tmp");
     ASSERT(mkdtemp(w->folder) != NULL);
     w->path = mem_printf("%s/store.db", w->folder);
     w->d = directory_new();
