@@ -116,6 +116,10 @@ tests-build: $(TEST_BINS)
 unit: $(TEST_BINS) ## The C test programs
 	prove $(patsubst %,./%,$(TEST_BINS))
 
+$(B)/tests/bench/replica_bench: $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastred.a $(COUNTER_SERVER)
+	@echo "  LD   $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $< $(TEST_LIB_OBJ) $(TAP_OBJ) $(B)/libcadastred.a $(SERVER_LIBS) -lpthread
+
 .PHONY: integration
 integration: $(INTEGRATION_BINS) ## Clusters of real processes on loopback
 	prove $(patsubst %,./%,$(INTEGRATION_BINS))

@@ -40,8 +40,8 @@ static struct replica *make_member(void)
     r->options.raft_address = "a:1";
     r->options.founders = list;
     r->options.founder_count = 3;
-    r->identity.is = (struct replica_identity){
-        .id = 1, .generation = 4, .used = true, .founder_count = 3};
+    r->identity.is =
+        (struct replica_identity){.id = 1, .generation = 4, .used = true, .founder_count = 3};
     for (unsigned i = 0; i < 3; i++) {
         memset(list[i].instance, (int)list[i].id, REPLICA_INSTANCE_SIZE);
     }
