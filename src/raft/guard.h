@@ -84,7 +84,11 @@ enum guard_measure {
      * libraft frees what they share while some is being sent, once a snapshot has taken them out of
      * the log. */
     GUARD_SHARED = 1u << 13,
-    GUARD_ALL = (1u << 14) - 1
+    /* L25 (found by raft_fuzz; docs/adr/0019-*; perhaps canonical #386): one vote in a term, 3.4.
+     * libraft's server gives a second one to a candidate that it once wanted to hand over to, and
+     * two leaders have one term. */
+    GUARD_ONE_VOTE = 1u << 14,
+    GUARD_ALL = (1u << 15) - 1
 };
 
 enum {

@@ -5,6 +5,7 @@
 #include "tests/sim/sim_io.h"
 
 #include "base/assert.h"
+#include "base/hash.h"
 #include "base/mem.h"
 
 #include <string.h>
@@ -65,6 +66,9 @@ struct sim_event {
     unsigned node;
     unsigned from;
     struct raft_io_send *send;
+    const struct raft_entry *sending; /* borrowed until `send` is called back */
+    unsigned sending_n;
+    uint64_t sending_hash;
     struct raft_io_snapshot_get *get;
     int status;
     struct raft_message message;
@@ -382,6 +386,26 @@ static int io_random(struct raft_io *io, int min, int max)
 
 /* --- raft_io: network --- */
 
+static uint64_t hash_entries(const struct raft_entry *entries, unsigned n)
+{
+    uint64_t hash = n;
+    for (unsigned i = 0; i < n; i++) {
+        hash = hash * 31 + hash_xxh3_64(entries[i].buf.base, entries[i].buf.len);
+    }
+    return hash;
+}
+
+/* The bytes are written until now, from the sender's memory. */
+static void sent(struct sim_node *n, struct sim_event *e)
+{
+    if (hash_entries(e->sending, e->sending_n) != e->sending_hash) {
+        n->sim->breach = "entries changed while they were being sent";
+    }
+    if (e->send->cb != NULL) {
+        e->send->cb(e->send, e->status);
+    }
+}
+
 static int io_send(struct raft_io *io,
                    struct raft_io_send *req,
                    const struct raft_message *m,
@@ -396,9 +420,14 @@ static int io_send(struct raft_io *io,
     struct sim_node *to = &s->nodes[m->server_id - 1];
     bool lost = to->io == NULL || s->down[n->number][to->number];
     req->cb = cb;
-    struct sim_event *sent = post(n, EV_SENT, s->now);
-    sent->send = req;
-    sent->status = lost && below(s, 2) == 0 ? RAFT_NOCONNECTION : 0;
+    struct sim_event *out = post(n, EV_SENT, s->now + below(s, n->net_ms + 1));
+    out->send = req;
+    out->status = lost && below(s, 2) == 0 ? RAFT_NOCONNECTION : 0;
+    if (m->type == RAFT_IO_APPEND_ENTRIES) {
+        out->sending = m->append_entries.entries;
+        out->sending_n = m->append_entries.n_entries;
+    }
+    out->sending_hash = hash_entries(out->sending, out->sending_n);
     if (lost) {
         s->counts.dropped++;
         return 0;
@@ -670,9 +699,7 @@ static void run_event(struct sim_node *n, struct sim_event *e)
         n->tick(n->io);
         break;
     case EV_SENT:
-        if (e->send->cb != NULL) {
-            e->send->cb(e->send, e->status);
-        }
+        sent(n, e);
         break;
     case EV_DELIVER:
         deliver(n, e);
