@@ -87,11 +87,13 @@ $(B)/%.o: %.c | $(B)/gen/directory/command.pb-c.h
 TAP_OBJ   := $(B)/tests/harness/tap.o
 TEST_SRC  := $(wildcard tests/unit/*_test.c tests/property/*_test.c tests/sim/*_test.c)
 TEST_BINS := $(patsubst %.c,$(B)/%,$(TEST_SRC))
-# Helpers that several tests share: any tests/<kind>/*.c that is not a test.
-TEST_LIB_SRC := $(filter-out %_test.c tests/harness/tap.c tests/harness/counter_server.c,$(wildcard tests/unit/*.c tests/property/*.c tests/sim/*.c tests/harness/*.c))
+# Programs for longer runs than a test may take.
+TEST_PROGS := $(B)/tests/sim/raft_fuzz
+# Helpers that several tests share: any tests/<kind>/*.c that is neither a test nor such a program.
+TEST_LIB_SRC := $(filter-out %_test.c tests/harness/tap.c tests/sim/raft_fuzz.c tests/harness/counter_server.c,$(wildcard tests/unit/*.c tests/property/*.c tests/sim/*.c tests/harness/*.c))
 TEST_LIB_OBJ := $(call obj,$(TEST_LIB_SRC))
 
-$(TEST_BINS): $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastred.a
+$(TEST_BINS) $(TEST_PROGS): $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastred.a
 	@echo "  LD   $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $< $(TEST_LIB_OBJ) $(TAP_OBJ) $(B)/libcadastred.a $(SERVER_LIBS) -lpthread
 

@@ -58,7 +58,37 @@ enum guard_measure {
      * two barriers that overlap. A truncation that comes all the same during a snapshot is fatal.
      */
     GUARD_TRUNCATE = 1u << 7,
-    GUARD_ALL = (1u << 8) - 1
+    /* L10 (canonical #354, #250, #323): the configuration in force is the latest in the log, and a
+     * snapshot's is the latest that it covers. libraft rolls an uncommitted change back through a
+     * NULL pointer once the old configuration is gone from the log, or back too far, and not at all
+     * after a restart; and it puts an uncommitted one into snapshots. Dissertation, 4.1. */
+    GUARD_CONFIG = 1u << 8,
+    /* L19 (found by raft_fuzz; docs/adr/0019-*): AppendEntries that reach below a follower's own
+     * snapshot, where its log is gone, are cut to begin where the snapshot ends. libraft appends
+     * them again at the log's end, or rejects. */
+    GUARD_TRIM = 1u << 9,
+    /* L20 (found by raft_fuzz; docs/adr/0019-*): a leader's next_index for a server stays above
+     * match_index, and the server counts as out of "snapshot" state once it has all that the
+     * snapshot has. Otherwise libraft can send that snapshot for ever. */
+    GUARD_PROGRESS = 1u << 10,
+    /* L21, L22 (found by raft_fuzz; docs/adr/0019-*): a server without a vote forgets a silent
+     * leader, and votes when asked, 4.1; a refused pre-vote tells the higher term, 9.6. Otherwise a
+     * cluster whose membership was being changed may elect nobody. */
+    GUARD_VOTES = 1u << 11,
+    /* L23 (found by raft_fuzz; docs/adr/0019-*): the only voter begins a new term when it elects
+     * itself, at its start too. libraft's leads in the old term, and after a crash may give an
+     * observer two different entries of one term and index. Dissertation, 3.4 and 3.6.1 (log
+     * matching). */
+    GUARD_TERM = 1u << 12,
+    /* L24 (found by raft_fuzz; docs/adr/0019-*): each entry loaded at the start has its own memory.
+     * libraft frees what they share while some is being sent, once a snapshot has taken them out of
+     * the log. */
+    GUARD_SHARED = 1u << 13,
+    /* L25 (found by raft_fuzz; docs/adr/0019-*; perhaps canonical #386): one vote in a term, 3.4.
+     * libraft's server gives a second one to a candidate that it once wanted to hand over to, and
+     * two leaders have one term. */
+    GUARD_ONE_VOTE = 1u << 14,
+    GUARD_ALL = (1u << 15) - 1
 };
 
 enum {
@@ -81,15 +111,18 @@ struct guard_options {
 };
 
 struct guard_stats {
-    uint64_t acks_clamped;     /* L1, L7 */
-    uint64_t commits_held;     /* L2: acks that must not commit by themselves */
-    uint64_t barriers;         /* L2: appended on election */
-    uint64_t appends_failed;   /* L4 */
-    uint64_t batches_capped;   /* L5 */
-    uint64_t ticks_held;       /* L8: elections held back, in ticks */
-    uint64_t timeouts_dropped; /* L8: TimeoutNow */
-    uint64_t entries_deferred; /* L9: messages whose entries were taken off */
-    uint64_t snapshots_held;   /* L9: snapshot writes that waited for a truncation */
+    uint64_t acks_clamped;             /* L1, L7 */
+    uint64_t commits_held;             /* L2: acks that must not commit by themselves */
+    uint64_t barriers;                 /* L2: appended on election */
+    uint64_t appends_failed;           /* L4 */
+    uint64_t batches_capped;           /* L5 */
+    uint64_t ticks_held;               /* L8: elections held back, in ticks */
+    uint64_t timeouts_dropped;         /* L8: TimeoutNow */
+    uint64_t entries_deferred;         /* L9: messages whose entries were taken off */
+    uint64_t configurations_corrected; /* L10 */
+    uint64_t leaders_forgotten;        /* L21 */
+    uint64_t batches_trimmed;          /* L19 */
+    uint64_t snapshots_held;           /* L9: snapshot writes that waited for a truncation */
 };
 
 /* Every measure, the default caps, no callbacks. */
