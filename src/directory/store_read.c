@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
