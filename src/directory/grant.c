@@ -20,6 +20,22 @@ static void put_version(struct apply *a,
     apply_put(a, now);
 }
 
+/* What another copy counts as under a new primary. The old primary may hold what nobody acknowledged,
+ * and counts again once it has cut its log; so do all, when the new one lacks what was acknowledged.
+ * Those that are away are not waited for: the new primary could only ask to drop them. */
+static uint8_t role_after(const struct apply *a,
+                          const struct dir_replica *r,
+                          const struct dir_replica *primary)
+{
+    bool stays = primary->role == DIR_ROLE_PRIMARY;
+    bool whole = primary->role == DIR_ROLE_SYNC &&
+                 view_node_is_live(view_node_by_id(a->s, r->node));
+    if (r->role == DIR_ROLE_PRIMARY || (r->role == DIR_ROLE_SYNC && !stays && !whole)) {
+        return DIR_ROLE_ASYNC;
+    }
+    return r->role;
+}
+
 void grant_to(struct apply *a, const struct dir_partition *p, int copy, enum dir_change_kind cause)
 {
     struct dir_replica replicas[DIR_REPLICAS_MAX];
@@ -33,10 +49,7 @@ void grant_to(struct apply *a, const struct dir_partition *p, int copy, enum dir
     for (int i = 0; i < p->replica_count; i++) {
         if (i != copy) {
             replicas[n] = p->replicas[i];
-            /* It may hold what nobody acknowledged: it counts again once it has cut its log. */
-            replicas[n].role =
-                replicas[n].role == DIR_ROLE_PRIMARY ? DIR_ROLE_ASYNC : replicas[n].role;
-            n++;
+            replicas[n++].role = role_after(a, &p->replicas[i], &p->replicas[copy]);
         }
     }
     arrays.replicas = replicas;
