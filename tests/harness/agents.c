@@ -68,10 +68,8 @@ agent_end(struct world *w, const char *name, uint64_t session, bool released)
     return world_do(w, CADASTRE__COMMAND__BODY_SESSION_END, &m);
 }
 
-const struct dir_result *agent_insync(struct world *w,
-                                      const struct dir_partition *p,
-                                      uint64_t session,
-                                      const char *name)
+const struct dir_result *
+agent_insync(struct world *w, const struct dir_partition *p, uint64_t session, const char *name)
 {
     Cadastre__InsyncChange m;
     char *names[] = {text(name)};

@@ -7,14 +7,14 @@
 
 /* Registers a leased node. `previous` 0: none is named. */
 const struct dir_result *agent_put(struct world *w, const char *name, uint64_t previous);
-/* With the copies that its data directory holds: `count` pairs of partition and copy, of "orders". */
+/* With the copies that its data directory holds: `count` pairs of partition and copy, of "orders".
+ */
 const struct dir_result *
 agent_put_copies(struct world *w, const char *name, const uint64_t (*copies)[2], size_t count);
-const struct dir_result *agent_end(struct world *w, const char *name, uint64_t session, bool released);
-const struct dir_result *agent_insync(struct world *w,
-                                      const struct dir_partition *p,
-                                      uint64_t session,
-                                      const char *name);
+const struct dir_result *
+agent_end(struct world *w, const char *name, uint64_t session, bool released);
+const struct dir_result *
+agent_insync(struct world *w, const struct dir_partition *p, uint64_t session, const char *name);
 const struct dir_result *
 agent_failover(struct world *w, uint64_t partition, const char *to, bool accept_loss);
 const struct dir_result *
