@@ -45,10 +45,8 @@ void apply_show_present(struct apply *a, struct dir_partition *p)
     parts_add(&a->routes, dir_ref(p));
 }
 
-enum err_code apply_expect_epoch(struct apply *a,
-                                 struct dir_partition *p,
-                                 bool has_expected,
-                                 uint64_t expected)
+enum err_code
+apply_expect_epoch(struct apply *a, struct dir_partition *p, bool has_expected, uint64_t expected)
 {
     if (!has_expected || expected == p->epoch) {
         return ERR_OK;
