@@ -339,7 +339,7 @@ check_to(struct apply *a, const struct dir_partition *p, const struct dir_node *
         return err_set(&a->err, ERR_NO_DESTINATION, "\"%s\" has no session", to->name);
     }
     const struct dir_node *owner = primary_of(a, p);
-    if (owner != NULL && !owner->is_static) {
+    if (grant_is_leased(a->s, p)) {
         return err_set(&a->err, ERR_LEASE_HELD,
                        "\"%s\" may write the partition while it holds its lease", owner->name);
     }

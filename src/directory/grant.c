@@ -10,6 +10,12 @@ bool view_node_is_live(const struct dir_node *n)
     return n != NULL && !n->lost && (n->is_static || !n->ended);
 }
 
+bool grant_is_leased(const struct dir_view *s, const struct dir_partition *p)
+{
+    const struct dir_node *owner = view_primary(s, p);
+    return owner != NULL && !(owner->is_static && p->session == owner->session);
+}
+
 static void put_version(struct apply *a,
                         const struct dir_partition *like,
                         const struct partition_arrays *arrays)
