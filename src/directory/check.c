@@ -3,7 +3,7 @@
  * nothing is taken from an index that is itself in question. Rules: docs/ARCHITECTURE.md,
  * "Invariants". */
 #include "base/mem.h"
-#include "directory/internal.h"
+#include "directory/operation.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -202,6 +202,10 @@ static void check_partition(struct checker *c, const struct dir_partition *p)
     }
     check_replicas(c, p);
     check_grant(c, p);
+    const char *of_operation = check_partition_operation(c->v, p);
+    if (of_operation != NULL) {
+        wrong(c, "partition %" PRIu64 ": %s", p->id, of_operation);
+    }
     check_parents(c, p);
 }
 
@@ -449,6 +453,10 @@ static void check_rest(struct checker *c)
              o->epoch_before >= o->epoch_after) ||
             o->epoch_after > o->revision) {
             wrong(c, "operation %" PRIu64 ": its id or revisions are out of range", o->id);
+        }
+        const char *why = check_operation(v, o);
+        if (why != NULL) {
+            wrong(c, "operation %" PRIu64 ": %s", o->id, why);
         }
     }
     const struct dir_duty *d;

@@ -222,6 +222,15 @@ enum err_code apply_node_scheduling(struct apply *a) MUST_CHECK;
 enum err_code apply_insync_change(struct apply *a) MUST_CHECK;
 enum err_code apply_forced_failover(struct apply *a) MUST_CHECK;
 
+enum err_code apply_operation_start(struct apply *a) MUST_CHECK;
+enum err_code apply_operation_admit(struct apply *a) MUST_CHECK;
+enum err_code apply_operation_report(struct apply *a) MUST_CHECK;
+enum err_code apply_operation_verb(struct apply *a) MUST_CHECK;
+enum err_code apply_operation_timeout(struct apply *a) MUST_CHECK;
+
+/* ERR_PARTITION_BUSY with the operation that holds p. */
+enum err_code operation_check_free(struct apply *a, struct dir_partition *p) MUST_CHECK;
+
 /* --- apply_partition.c --- */
 
 /* The live partition of this id in a keyspace that can be seen. For a retired id the refusal carries what is there

@@ -32,6 +32,7 @@ enum {
     DIR_SERVERS_MAX = 16,
     DIR_SERVER_IDS_MAX = 4096,   /* members and former members */
     DIR_OPERATIONS_MAX = 10000,  /* operations remembered; the oldest that has ended makes room */
+    DIR_ATTEMPTS_MAX = 8,        /* of one operation; then it aborts */
     DIR_STAGES_MAX = 64,         /* stage transitions remembered of one operation, the newest */
     DIR_SNAPSHOT_MAX = 63,       /* bytes of a snapshot's name */
     DIR_LEASE_MS_MIN = 100,
@@ -250,6 +251,32 @@ enum dir_stage {
     DIR_STAGE_FAILED
 };
 
+/* What a report gave: bits of OperationReport.has. */
+enum dir_report_field {
+    DIR_REPORT_READY = 1 << 0,
+    DIR_REPORT_FREE_BYTES = 1 << 1,
+    DIR_REPORT_SNAPSHOT = 1 << 2,
+    DIR_REPORT_POSITION = 1 << 3,
+    DIR_REPORT_BYTES_TOTAL = 1 << 4,
+    DIR_REPORT_ITEMS_TOTAL = 1 << 5,
+    DIR_REPORT_CHUNK = 1 << 6,
+    DIR_REPORT_BYTES_DONE = 1 << 7,
+    DIR_REPORT_COMPLETE = 1 << 8,
+    DIR_REPORT_APPLIED_POSITION = 1 << 9,
+    DIR_REPORT_LAG_BYTES = 1 << 10,
+    DIR_REPORT_ACTIVE = 1 << 11,
+    DIR_REPORT_FROM_POSITION = 1 << 12,
+    DIR_REPORT_AT_POSITION = 1 << 13,
+    DIR_REPORT_ITEMS = 1 << 14,
+    DIR_REPORT_CHECKSUM = 1 << 15,
+    DIR_REPORT_EXTRAS = 1 << 16,
+    DIR_REPORT_FENCED = 1 << 17,
+    DIR_REPORT_FINAL_POSITION = 1 << 18,
+    DIR_REPORT_OPEN_OPERATIONS = 1 << 19,
+    DIR_REPORT_STALE_READS = 1 << 20,
+    DIR_REPORT_OLD_EPOCH_WRITES = 1 << 21
+};
+
 /* One change of stage. */
 struct dir_stage_entry {
     uint8_t stage; /* enum dir_stage: that was entered */
@@ -270,6 +297,7 @@ struct dir_evidence {
 struct dir_operation {
     struct dir_object object;
     uint64_t id, keyspace, partition, source, destination; /* nodes by id, 0 for none */
+    uint64_t leaving; /* whose copy goes when the destination has joined; the source when that moves */
     dir_rev epoch_before, epoch_after, revision;           /* revision: when it last changed */
     uint64_t at_ms;                                        /* when it began */
     uint8_t kind, state, stage;

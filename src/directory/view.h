@@ -18,6 +18,11 @@ struct dir_settings {
     uint64_t dedupe_retention_ms;  /* default 24 h */
     uint64_t lease_ms;             /* of sessions that begin, default 10 000 */
     uint64_t heartbeat_ms;         /* how often agents are told to renew, default 3 000 */
+    uint64_t stage_timeout_ms;     /* of a stage without a limit of its own, default 600 000 */
+    uint64_t dual_write_max_ms;    /* default 60 000 */
+    uint64_t fence_max_ms;         /* how long writes may be refused around a cutover, default 30 000 */
+    uint64_t validation_window_ms; /* default 600 000 */
+    uint64_t cutover_lag_bytes;    /* default 1 MiB */
 };
 
 /* The revision at a log time: how retention by age finds what to forget. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory/internal.h"
+#include "tests/harness/agents.h"
 #include "tests/harness/tap.h"
 #include "tests/harness/world.h"
 
@@ -368,7 +369,10 @@ static void a_leased_primary_is_not_reassigned(void)
     uint64_t id = world_at(&w, "orders", "")->id;
     CHECK_U64(world_move(&w, id, "n2")->err.code, ERR_LEASE_HELD);
     m.is_static = true;
+    uint64_t leased = node(&w, "n1")->session;
     CHECK_U64(world_do(&w, CADASTRE__COMMAND__BODY_NODE_PUT, &m)->err.code, ERR_OK);
+    CHECK_U64(world_move(&w, id, "n2")->err.code, ERR_LEASE_HELD); /* its old session may write */
+    CHECK_U64(agent_end(&w, "n1", leased, false)->err.code, ERR_OK);
     CHECK_U64(world_move(&w, id, "n2")->err.code, ERR_OK);
     world_close(&w);
 }
