@@ -39,7 +39,7 @@ struct json_in {
     struct err *e;
     enum err_code code;
     size_t taken; /* members asked for and present */
-    const char *asked[24];
+    const char *asked[48];
     unsigned asked_count;
 };
 

@@ -253,6 +253,9 @@ static void put_refusal(struct exchange *x, struct buf *out, void *arg)
     (void)x;
     buf_printf(out, ",\"revision\":%" PRIu64,
                code == ERR_STALE_REVISION ? r->current_revision : r->revision);
+    if (code == ERR_PARTITION_BUSY && r->operation != NULL) {
+        buf_printf(out, ",\"operation\":%" PRIu64, r->operation->id);
+    }
     if (code != ERR_STALE_EPOCH && code != ERR_FUTURE_EPOCH && code != ERR_PARTITION_RETIRED) {
         return;
     }

@@ -119,6 +119,7 @@ static void machine_leadership(void *ctx, bool active, uint64_t term)
     c->placing = false;
     if (active) {
         heartbeat_on_active(c);
+        operations_on_active(c);
     }
     uint64_t wall = clock_wall_ms(), known = directory_state(c->parts.directory)->time_ms;
     c->anchor_time_ms = wall > known ? wall : known;
@@ -197,6 +198,7 @@ static void on_sample(uv_timer_t *timer)
     control_sample(c);
     c->sampled_ms = clock_mono_ms();
     heartbeat_on_sample(c);
+    operations_on_sample(c);
     duties_on_sample(c);
 }
 

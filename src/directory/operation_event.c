@@ -128,6 +128,9 @@ void operation_dropped(struct apply *a, const struct dir_partition *p, const cha
     if (o->state == DIR_OPERATION_QUEUED || moving_in(&m, DIR_STAGE_PREPARE, DIR_STAGE_CUTOVER)) {
         m.like->state = m.like->state == DIR_FENCING ? DIR_ACTIVE : m.like->state;
         moving_abort(&m, code, "the partition's authority went elsewhere");
+    } else {
+        /* After the cutover nothing is undone, and nothing may be deleted any more either. */
+        moving_fail(&m, code, "the partition's authority went elsewhere");
     }
     moving_commit(&m, true);
 }

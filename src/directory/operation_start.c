@@ -77,11 +77,6 @@ check_receiver(struct apply *a, const struct dir_partition *p, const struct requ
         return err_set_at(&a->err, ERR_PLACEMENT_VIOLATED, "/to",
                           "the placement of \"%s\" does not allow \"%s\"", ks->name, r->to->name);
     }
-    if (r->owner->is_static || r->to->is_static) {
-        return err_set(&a->err, ERR_NEEDS_STAGED_MOVE,
-                       "a static node has no agent that could copy data; a partition that holds "
-                       "none can be moved with \"empty\":true");
-    }
     return ERR_OK;
 }
 
@@ -89,7 +84,7 @@ static enum err_code
 check_transfer(struct apply *a, const struct dir_partition *p, const struct request *r)
 {
     if (r->to_at <= 0 || p->replicas[r->to_at].role != DIR_ROLE_SYNC ||
-        !view_node_is_live(r->to) || r->owner->is_static) {
+        !view_node_is_live(r->to)) {
         return err_set_at(&a->err, ERR_NO_DESTINATION, "/to",
                           "only a live replica that is in sync can be made the primary");
     }
@@ -173,6 +168,11 @@ static enum err_code check_start(struct apply *a, struct dir_partition *p, struc
         apply_show_present(a, p);
         return err_set(&a->err, ERR_NOT_OWNER, "partition %" PRIu64 " has no primary at present",
                        p->id);
+    }
+    if (r->owner->is_static || (r->to != NULL && r->to->is_static)) {
+        return err_set(&a->err, ERR_NEEDS_STAGED_MOVE,
+                       "a static node has no agent that could copy data; a partition that holds "
+                       "none can be moved with \"empty\":true");
     }
     return check_kind(a, p, r);
 }
