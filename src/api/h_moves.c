@@ -119,8 +119,8 @@ static void start_of_copy(struct exchange *x, const char *verb, struct wanted *w
         w->to = name_of(json_in_name(&m->in, "to", true));
     } else if (w->kind == DIR_OPERATION_ADD_REPLICA) {
         w->to = name_of(json_in_name(&m->in, "node", true));
-        w->role = json_in_enum(&m->in, "role", false, roles, 0) == 1 ? DIR_ROLE_ASYNC
-                                                                     : DIR_ROLE_SYNC;
+        w->role =
+            json_in_enum(&m->in, "role", false, roles, 0) == 1 ? DIR_ROLE_ASYNC : DIR_ROLE_SYNC;
     } else {
         name = exchange_alloc(x, leaving.len + 1);
         memcpy(name, leaving.data, leaving.len);
@@ -129,8 +129,7 @@ static void start_of_copy(struct exchange *x, const char *verb, struct wanted *w
     }
     reason = json_in_string(&m->in, "reason", false, 0, DIR_TEXT_MAX);
     w->reason = (const char *)reason.data;
-    w->max_bytes_per_s =
-        json_in_u64(&m->in, "max_bytes_per_s", false, 1, PARSE_INT_MAX, &present);
+    w->max_bytes_per_s = json_in_u64(&m->in, "max_bytes_per_s", false, 1, PARSE_INT_MAX, &present);
     mutation_expect_epoch(m, &has_epoch, &w->epoch);
     w->has_epoch = has_epoch;
     if (w->reason != NULL && strlen(w->reason) != reason.len) {

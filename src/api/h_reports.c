@@ -10,13 +10,13 @@
 
 enum { CHECKS_MAX = 64 };
 
-static const char *const stages[] = {"PREPARE",  "SNAPSHOT", "COPY",    "CATCH_UP", "DUAL_WRITE",
-                                     "VALIDATE", "FENCE",    "CUTOVER", "WINDOW",   "CLEANUP",
-                                     NULL};
+static const char *const stages[] = {"PREPARE",    "SNAPSHOT", "COPY",  "CATCH_UP",
+                                     "DUAL_WRITE", "VALIDATE", "FENCE", "CUTOVER",
+                                     "WINDOW",     "CLEANUP",  NULL};
 static const uint32_t stage_values[] = {
-    DIR_STAGE_PREPARE,  DIR_STAGE_SNAPSHOT, DIR_STAGE_COPY,    DIR_STAGE_CATCH_UP,
+    DIR_STAGE_PREPARE,    DIR_STAGE_SNAPSHOT, DIR_STAGE_COPY,  DIR_STAGE_CATCH_UP,
     DIR_STAGE_DUAL_WRITE, DIR_STAGE_VALIDATE, DIR_STAGE_FENCE, DIR_STAGE_CUTOVER,
-    DIR_STAGE_WINDOW,   DIR_STAGE_CLEANUP};
+    DIR_STAGE_WINDOW,     DIR_STAGE_CLEANUP};
 
 /* The body as it is read. */
 struct reading {
@@ -166,8 +166,7 @@ static void read_late(struct reading *r)
     m->deleted_bytes = number(r, "deleted_bytes", 0);
 }
 
-static void
-render_report(struct exchange *x, const struct mutation *m, const struct dir_result *r)
+static void render_report(struct exchange *x, const struct mutation *m, const struct dir_result *r)
 {
     struct buf *out = exchange_out(x);
     if (r->operation == NULL) {

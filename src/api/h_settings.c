@@ -18,8 +18,8 @@ static void put_settings(struct buf *b, const struct dir_settings *s)
                ",\"stage_timeout_ms\":%" PRIu64 ",\"dual_write_max_ms\":%" PRIu64
                ",\"fence_max_ms\":%" PRIu64 ",\"validation_window_ms\":%" PRIu64
                ",\"cutover_lag_bytes\":%" PRIu64,
-               s->stage_timeout_ms, s->dual_write_max_ms, s->fence_max_ms,
-               s->validation_window_ms, s->cutover_lag_bytes);
+               s->stage_timeout_ms, s->dual_write_max_ms, s->fence_max_ms, s->validation_window_ms,
+               s->cutover_lag_bytes);
 }
 
 static void get_settings(struct exchange *x, const struct dir_view *v)

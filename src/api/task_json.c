@@ -63,8 +63,7 @@ static void put_grant(struct buf *b, const struct dir_task *t, const struct dir_
 static void put_operation(struct buf *b, const struct dir_task *t)
 {
     const struct dir_operation *o = t->operation;
-    buf_printf(b,
-               ",\"operation\":%" PRIu64 ",\"attempt\":%" PRIu32 ",\"stage\":\"%s\"", o->id,
+    buf_printf(b, ",\"operation\":%" PRIu64 ",\"attempt\":%" PRIu32 ",\"stage\":\"%s\"", o->id,
                o->attempt, dir_stage_name(o->stage));
     if (t->kind == DIR_TASK_GRANT) {
         return;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a leader does for operations over time: admits those that wait, and ends stages that take too
- * long. Its list and its clock are a hint: apply decides, and a time-out is void if the operation
- * has moved on. */
+/* What a leader does for operations over time: admits those that wait, and ends stages that take
+ * too long. Its list and its clock are a hint: apply decides, and a time-out is void if the
+ * operation has moved on. */
 #include "control/internal.h"
 
 #include "base/assert.h"
@@ -83,10 +83,8 @@ static void propose_timeout(struct control *c, const struct dir_operation *o)
     (void)control_propose_own(c, &command, NULL, NULL);
 }
 
-static void look_at(struct control *c,
-                    const struct dir_operation *o,
-                    struct operation_timer *t,
-                    uint64_t now)
+static void
+look_at(struct control *c, const struct dir_operation *o, struct operation_timer *t, uint64_t now)
 {
     const struct dir_settings *s = &directory_state(c->parts.directory)->settings;
     bool asked = t->asked_ms != 0 && now < t->asked_ms + CONTROL_ASK_AGAIN_MS;

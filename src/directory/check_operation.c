@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What holds between operations, partitions and duties at every revision (check.c has the rest). Gives
- * what is wrong with one of them, or NULL. */
+/* What holds between operations, partitions and duties at every revision (check.c has the rest).
+ * Gives what is wrong with one of them, or NULL. */
 #include "directory/operation.h"
 
 static bool is_open(const struct dir_operation *o)
@@ -21,6 +21,11 @@ static bool is_fenced(const struct dir_operation *o)
            (o->stage == DIR_STAGE_FENCE || o->stage == DIR_STAGE_CUTOVER);
 }
 
+static bool is_candidate(const struct dir_operation *o, const struct dir_replica *r)
+{
+    return o != NULL && is_copying(o) && o->destination == r->node && o->copy == r->copy;
+}
+
 const char *check_partition_operation(const struct dir_view *v, const struct dir_partition *p)
 {
     const struct dir_operation *o = operation_of_partition(v, p);
@@ -28,9 +33,7 @@ const char *check_partition_operation(const struct dir_view *v, const struct dir
         return "the operation that holds it does not";
     }
     for (uint8_t i = 0; i < p->replica_count; i++) {
-        if (p->replicas[i].role == DIR_ROLE_JOINING &&
-            (o == NULL || !is_copying(o) || o->destination != p->replicas[i].node ||
-             o->copy != p->replicas[i].copy)) {
+        if (p->replicas[i].role == DIR_ROLE_JOINING && !is_candidate(o, &p->replicas[i])) {
             return "a copy joins in no operation";
         }
     }
@@ -46,8 +49,10 @@ const char *check_partition_operation(const struct dir_view *v, const struct dir
 static const char *check_stage(const struct dir_operation *o)
 {
     static const uint8_t states[] = {
-        [DIR_STAGE_QUEUED] = DIR_OPERATION_QUEUED, [DIR_STAGE_DONE] = DIR_OPERATION_DONE,
-        [DIR_STAGE_ABORTED] = DIR_OPERATION_ABORTED, [DIR_STAGE_FAILED] = DIR_OPERATION_FAILED,
+        [DIR_STAGE_QUEUED] = DIR_OPERATION_QUEUED,
+        [DIR_STAGE_DONE] = DIR_OPERATION_DONE,
+        [DIR_STAGE_ABORTED] = DIR_OPERATION_ABORTED,
+        [DIR_STAGE_FAILED] = DIR_OPERATION_FAILED,
     };
     uint8_t want = states[o->stage] != 0 ? states[o->stage] : DIR_OPERATION_RUNNING;
     if (o->state != want || o->stage_count == 0 ||
@@ -55,8 +60,8 @@ static const char *check_stage(const struct dir_operation *o)
         o->attempt > DIR_ATTEMPTS_MAX) {
         return "its stage, state and attempt do not go together";
     }
-    if (o->joined && (o->joined_session == 0 || o->stage < DIR_STAGE_VALIDATE ||
-                      o->stage > DIR_STAGE_CUTOVER)) {
+    if (o->joined &&
+        (o->joined_session == 0 || o->stage < DIR_STAGE_VALIDATE || o->stage > DIR_STAGE_CUTOVER)) {
         return "it is joined in another stage";
     }
     if (o->stage == DIR_STAGE_WINDOW && o->epoch_after <= o->epoch_before) {

@@ -35,7 +35,8 @@ static bool may_follow(uint8_t stage, enum dir_stage next)
     return stage < sizeof follows / sizeof follows[0] && (follows[stage] >> next & 1) != 0;
 }
 
-static void note_stage(struct apply *a, struct dir_operation *o, enum dir_stage stage, const char *by)
+static void
+note_stage(struct apply *a, struct dir_operation *o, enum dir_stage stage, const char *by)
 {
     if (o->stage_count == DIR_STAGES_MAX) {
         o->stage_count--;
@@ -311,7 +312,8 @@ static void forget_copy(struct moving *m, enum dir_stage stage)
     }
 }
 
-/* A fence is lifted by a new epoch, never by itself: what was refused stays refused at the old one. */
+/* A fence is lifted by a new epoch, never by itself: what was refused stays refused at the old one.
+ */
 static void lift_fence(struct moving *m)
 {
     if (m->like->state == DIR_FENCING) {

@@ -7,6 +7,17 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+/* A source that had lapsed is granted the partition anew: that is its new attempt. */
+static bool
+concerns(const struct dir_operation *o, const struct dir_partition *p, const struct dir_node *n)
+{
+    if (o == NULL || o->state != DIR_OPERATION_RUNNING) {
+        return false;
+    }
+    bool lapsed = o->stage < DIR_STAGE_JOIN && !partition_has_primary(p);
+    return o->destination == n->id || (o->source == n->id && !lapsed);
+}
+
 void operation_registered(struct apply *a,
                           const struct dir_partition *p,
                           const struct dir_node *n,
@@ -14,10 +25,8 @@ void operation_registered(struct apply *a,
 {
     struct moving m;
     const struct dir_operation *o = operation_of_partition(a->s, p);
-    if (o == NULL || o->state != DIR_OPERATION_RUNNING ||
-        (o->source != n->id && o->destination != n->id) ||
-        (o->source == n->id && o->stage < DIR_STAGE_JOIN && !partition_has_primary(p))) {
-        return; /* a source that had lapsed is granted it anew: that is its new attempt */
+    if (!concerns(o, p, n)) {
+        return;
     }
     moving_open(&m, a, p, n->name);
     bool late = moving_in(&m, DIR_STAGE_DUAL_WRITE, DIR_STAGE_CUTOVER);
@@ -82,7 +91,8 @@ void operation_regranted(struct apply *a, const struct dir_partition *p)
     moving_commit(&m, true);
 }
 
-/* D holds every acknowledged write: the attempt's VALIDATE was equal, and the rest was never acknowledged. */
+/* D holds every acknowledged write: the attempt's VALIDATE was equal, and the rest was never
+ * acknowledged. */
 bool operation_forward(struct apply *a, const struct dir_partition *p)
 {
     struct moving m;

@@ -89,7 +89,8 @@ static enum err_code on_snapshot(struct moving *m, const struct report *r)
     o->bytes_total = in->bytes_total;
     o->items_total = in->items_total;
     if (o->bytes_total > o->free_bytes || o->bytes_total / 5 > o->free_bytes - o->bytes_total) {
-        moving_abort(m, "insufficient_headroom", "the destination has less than 1.2 times the size");
+        moving_abort(m, "insufficient_headroom",
+                     "the destination has less than 1.2 times the size");
         return ERR_OK;
     }
     moving_enter(m, DIR_STAGE_COPY);
@@ -134,8 +135,8 @@ static enum err_code on_catch_up(struct moving *m, const struct report *r)
     return ERR_OK;
 }
 
-/* A position that neither side has passed, as far as is known. Each time that one was passed the next
- * is twice as far away. */
+/* A position that neither side has passed, as far as is known. Each time that one was passed the
+ * next is twice as far away. */
 static void name_position(struct moving *m, uint64_t passed_at)
 {
     struct dir_operation *o = m->o;
@@ -304,7 +305,8 @@ static const struct stage_report reports[] = {
     [DIR_STAGE_WINDOW] = {true, true, on_window},
 };
 
-static enum err_code check_reporter(struct apply *a, const struct dir_operation *o, struct report *r)
+static enum err_code
+check_reporter(struct apply *a, const struct dir_operation *o, struct report *r)
 {
     const struct dir_evidence *said = r->is_source ? &o->source_says : &o->destination_says;
     uint64_t began = r->is_source ? o->source_session : o->destination_session;
@@ -322,11 +324,11 @@ static enum err_code check_reporter(struct apply *a, const struct dir_operation 
 }
 
 /* The source is the primary at the epoch that the attempt began with; after the cutover D is. */
-static bool holds_still(const struct apply *a,
-                        const struct dir_operation *o,
-                        const struct dir_partition *p)
+static bool
+holds_still(const struct apply *a, const struct dir_operation *o, const struct dir_partition *p)
 {
-    const struct dir_node *owner = p != NULL && p->operation == o->id ? view_primary(a->s, p) : NULL;
+    const struct dir_node *owner =
+        p != NULL && p->operation == o->id ? view_primary(a->s, p) : NULL;
     if (o->stage == DIR_STAGE_WINDOW) {
         return owner != NULL;
     }
@@ -338,15 +340,14 @@ static enum err_code
 judge_report(struct apply *a, const struct dir_operation *o, struct report *r, bool *ret_same)
 {
     const struct dir_evidence *said = r->is_source ? &o->source_says : &o->destination_says;
-    *ret_same = said->session == r->m->session && said->seq == r->m->seq &&
-                said->digest == r->digest;
+    *ret_same =
+        said->session == r->m->session && said->seq == r->m->seq && said->digest == r->digest;
     if (*ret_same) {
         return ERR_OK;
     }
     enum err_code code = check_reporter(a, o, r);
-    const struct stage_report *s = &reports[o->stage < DIR_STAGE_JOIN || o->stage == DIR_STAGE_WINDOW
-                                                ? o->stage
-                                                : 0];
+    const struct stage_report *s =
+        &reports[o->stage < DIR_STAGE_JOIN || o->stage == DIR_STAGE_WINDOW ? o->stage : 0];
     if (code == ERR_OK && (s->fn == NULL || !(r->is_source ? s->source : s->destination))) {
         code = stale(a, "the other side reports in this stage");
     }
@@ -371,7 +372,8 @@ static enum err_code find_reporter(struct apply *a, const struct dir_operation *
 }
 
 /* In CLEANUP the duty is all that is left. */
-static enum err_code cleaned_up(struct apply *a, const struct dir_operation *o, const struct report *r)
+static enum err_code
+cleaned_up(struct apply *a, const struct dir_operation *o, const struct report *r)
 {
     const struct dir_duty *d = duty_of_operation(a->s, o);
     if (r->m->attempt != o->attempt || r->m->stage != o->stage ||

@@ -13,10 +13,8 @@ struct request {
     int from_at, to_at; /* their copies, or -1 */
 };
 
-static enum err_code find_node(struct apply *a,
-                               const char *name,
-                               const char *pointer,
-                               const struct dir_node **ret)
+static enum err_code
+find_node(struct apply *a, const char *name, const char *pointer, const struct dir_node **ret)
 {
     *ret = NULL;
     if (name[0] == '\0') {
@@ -45,8 +43,8 @@ enum err_code operation_check_free(struct apply *a, struct dir_partition *p)
     if (p->operation == 0) {
         return ERR_OK;
     }
-    a->operation = dir_ref(ptree_get(&a->s->operations,
-                                     ptree_u64_key(p->operation, (uint8_t[8]){0})));
+    a->operation =
+        dir_ref(ptree_get(&a->s->operations, ptree_u64_key(p->operation, (uint8_t[8]){0})));
     return err_set(&a->err, ERR_PARTITION_BUSY, "operation %" PRIu64 " holds partition %" PRIu64,
                    p->operation, p->id);
 }
@@ -83,8 +81,7 @@ check_receiver(struct apply *a, const struct dir_partition *p, const struct requ
 static enum err_code
 check_transfer(struct apply *a, const struct dir_partition *p, const struct request *r)
 {
-    if (r->to_at <= 0 || p->replicas[r->to_at].role != DIR_ROLE_SYNC ||
-        !view_node_is_live(r->to)) {
+    if (r->to_at <= 0 || p->replicas[r->to_at].role != DIR_ROLE_SYNC || !view_node_is_live(r->to)) {
         return err_set_at(&a->err, ERR_NO_DESTINATION, "/to",
                           "only a live replica that is in sync can be made the primary");
     }
@@ -118,8 +115,7 @@ check_removal(struct apply *a, const struct dir_partition *p, const struct reque
     return ERR_OK;
 }
 
-static enum err_code
-check_kind(struct apply *a, struct dir_partition *p, const struct request *r)
+static enum err_code check_kind(struct apply *a, struct dir_partition *p, const struct request *r)
 {
     const Cadastre__OperationStart *m = a->cmd->operation_start;
     switch (m->kind) {
@@ -177,8 +173,10 @@ static enum err_code check_start(struct apply *a, struct dir_partition *p, struc
     return check_kind(a, p, r);
 }
 
-/* The row as it begins. A move from another copy than the primary's has the primary as its source. */
-static struct dir_operation describe(const struct apply *a, const struct dir_partition *p, const struct request *r)
+/* The row as it begins. A move from another copy than the primary's has the primary as its source.
+ */
+static struct dir_operation
+describe(const struct apply *a, const struct dir_partition *p, const struct request *r)
 {
     const Cadastre__OperationStart *m = a->cmd->operation_start;
     struct dir_operation like = {
@@ -263,7 +261,8 @@ static bool owes_for(const struct dir_view *s, uint64_t node, uint64_t partition
     return false;
 }
 
-static const char *why_not_yet(const struct apply *a, const struct dir_operation *o, const struct dir_partition *p)
+static const char *
+why_not_yet(const struct apply *a, const struct dir_operation *o, const struct dir_partition *p)
 {
     const struct dir_node *s = view_primary(a->s, p);
     const struct dir_node *d = o->destination != 0 ? view_node_by_id(a->s, o->destination) : NULL;
@@ -284,7 +283,8 @@ static const char *why_not_yet(const struct apply *a, const struct dir_operation
                                           : at >= 0) {
         return "its destination has another copy than when it was asked for";
     }
-    return owes_for(a->s, d->id, p->id) ? "its destination has to delete an older copy first" : NULL;
+    return owes_for(a->s, d->id, p->id) ? "its destination has to delete an older copy first"
+                                        : NULL;
 }
 
 enum err_code apply_operation_admit(struct apply *a)

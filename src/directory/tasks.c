@@ -63,8 +63,7 @@ static void put_stage(struct feed *f, const struct dir_task *grant, const struct
     if (o->state != DIR_OPERATION_RUNNING || (!t.is_source && o->destination != f->node->id)) {
         return;
     }
-    const struct dir_node *peer =
-        view_node_by_id(f->v, t.is_source ? o->destination : o->source);
+    const struct dir_node *peer = view_node_by_id(f->v, t.is_source ? o->destination : o->source);
     bool fences = t.is_source && o->stage == DIR_STAGE_FENCE;
     t.kind = fences ? DIR_TASK_FENCE : DIR_TASK_STAGE;
     t.role = 0;

@@ -145,7 +145,8 @@ static void do_report(const struct dir_operation *o)
     const struct dir_result *r = world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_REPORT, &m);
     counted += r->err.code == ERR_OK;
     refused += r->err.code == ERR_STALE_REPORT;
-    if (r->err.code == ERR_OK && chance(20)) { /* the same again: the same answer, and nothing more */
+    if (r->err.code == ERR_OK &&
+        chance(20)) { /* the same again: the same answer, and nothing more */
         dir_rev revision = world_state(&w)->revision;
         r = world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_REPORT, &m);
         bool cleaned = view_operation(world_state(&w), m.operation)->stage > DIR_STAGE_WINDOW;
@@ -185,7 +186,8 @@ static void do_session(void)
     const struct dir_node *n = agent_node(&w, name);
     switch (below(4)) {
     case 0:
-        (void)agent_end(&w, name, n->ended_session != 0 && chance(50) ? n->ended_session : n->session,
+        (void)agent_end(&w, name,
+                        n->ended_session != 0 && chance(50) ? n->ended_session : n->session,
                         chance(50));
         break;
     case 1:
@@ -348,8 +350,8 @@ static void check_change(const struct dir_operation *was, const struct dir_opera
 {
     CHECK(o->attempt >= was->attempt);
     CHECK(was->state < DIR_OPERATION_DONE || o->state == was->state);
-    bool over = o->stage == DIR_STAGE_WINDOW || (o->kind == DIR_OPERATION_TRANSFER &&
-                                                 o->state == DIR_OPERATION_DONE);
+    bool over = o->stage == DIR_STAGE_WINDOW ||
+                (o->kind == DIR_OPERATION_TRANSFER && o->state == DIR_OPERATION_DONE);
     if (over && was->stage != o->stage) {
         check_cutover(was, o);
     }

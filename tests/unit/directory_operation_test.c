@@ -43,7 +43,8 @@ static int role_on(const char *name)
     return at >= 0 ? part()->replicas[at].role : 0;
 }
 
-static const struct dir_result *start(enum dir_operation_kind kind, const char *from, const char *to)
+static const struct dir_result *
+start(enum dir_operation_kind kind, const char *from, const char *to)
 {
     Cadastre__OperationStart m;
     cadastre__operation_start__init(&m);
