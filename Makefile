@@ -49,6 +49,9 @@ RAFT_SRC      := $(wildcard src/raft/*.c)
 CONTROL_SRC   := $(wildcard src/control/*.c)
 API_SRC       := $(wildcard src/api/*.c)
 CLI_SRC       := $(wildcard src/cli/*.c)
+CLIENT_SRC    := $(wildcard src/client/*.c)
+# What of src/base is in the client library.
+CLIENT_BASE   := $(patsubst %,src/base/%.c,assert buf clock err hash lines mem parse)
 TOP_SRC       := $(filter-out src/main.c,$(wildcard src/*.c))
 
 obj = $(patsubst %.c,$(B)/%.o,$(1))
@@ -57,7 +60,7 @@ LIB_OBJ   := $(call obj,$(BASE_SRC) $(DIRECTORY_SRC) $(RAFT_SRC) $(CONTROL_SRC) 
              $(B)/src/api/openapi.o
 
 .PHONY: all
-all: $(B)/cadastred $(B)/cadastre ## The server and the command line tool, in build/release
+all: $(B)/cadastred $(B)/cadastre client ## The server, the command line tool and the client library, in build/release
 
 $(B)/libcadastred.a: $(LIB_OBJ)
 	@rm -f $@
@@ -70,6 +73,44 @@ $(B)/cadastred: $(B)/src/main.o $(B)/libcadastred.a
 $(B)/cadastre: $(call obj,$(CLI_SRC) $(BASE_SRC))
 	@echo "  LD   $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(CLI_LIBS) $(shell pkg-config --libs liburcu libxxhash) -lpthread
+
+# --- libcadastre: position-independent, and only cadastre_* is seen from outside ---
+
+SOVERSION    := 0
+CLIENT_LIBS   = $(shell pkg-config --libs libcurl jansson)
+CLIENT_OBJ   := $(patsubst %.c,$(B)/pic/%.o,$(CLIENT_SRC) $(CLIENT_BASE))
+CLIENT_SO    := $(B)/libcadastre.so.$(VERSION)
+PIC_CFLAGS    = $(filter-out -fPIE,$(ALL_CFLAGS)) -fPIC -fvisibility=hidden -DXXH_INLINE_ALL
+
+.PHONY: client
+client: $(B)/libcadastre.a $(CLIENT_SO) $(B)/libcadastre.pc ## The client library, static and shared
+
+$(B)/pic/%.o: %.c
+	@mkdir -p $(@D)
+	@echo "  CC   $< (pic)"
+	$(Q)$(CC) $(PIC_CFLAGS) -c -o $@ $<
+
+$(B)/libcadastre.a: $(CLIENT_OBJ)
+	@rm -f $@
+	$(Q)ld -r -o $(B)/pic/libcadastre.o $^
+	$(Q)objcopy --localize-hidden $(B)/pic/libcadastre.o
+	$(Q)ar rcs $@ $(B)/pic/libcadastre.o
+
+$(CLIENT_SO): $(CLIENT_OBJ)
+	@echo "  LD   $@"
+	$(Q)$(CC) -shared $(filter-out -pie,$(ALL_LDFLAGS)) -Wl,-soname,libcadastre.so.$(SOVERSION) -o $@ $^ \
+	    $(CLIENT_LIBS) -lpthread
+	$(Q)ln -sf $(@F) $(B)/libcadastre.so.$(SOVERSION)
+	$(Q)ln -sf $(@F) $(B)/libcadastre.so
+
+$(B)/libcadastre.pc: src/client/libcadastre.pc.in VERSION
+	@mkdir -p $(@D)
+	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' $< >$@
+
+# The same objects with their insides, for tests.
+$(B)/libcadastreclient.a: $(call obj,$(CLIENT_SRC))
+	@rm -f $@
+	$(Q)ar rcs $@ $^
 
 $(B)/gen/directory/command.pb-c.c $(B)/gen/directory/command.pb-c.h &: src/directory/command.proto
 	@mkdir -p $(B)/gen/directory
@@ -103,10 +144,10 @@ $(B)/libcadastrecli.a: $(call obj,$(filter-out src/cli/main.c,$(CLI_SRC)))
 	@rm -f $@
 	$(Q)ar rcs $@ $^
 
-$(TEST_BINS) $(TEST_PROGS): $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastrecli.a $(B)/libcadastred.a
+$(TEST_BINS) $(TEST_PROGS): $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastrecli.a $(B)/libcadastreclient.a $(B)/libcadastred.a
 	@echo "  LD   $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $< $(TEST_LIB_OBJ) $(TAP_OBJ) $(B)/libcadastrecli.a \
-	    $(B)/libcadastred.a $(SERVER_LIBS) -lpthread
+	    $(B)/libcadastreclient.a $(B)/libcadastred.a $(SERVER_LIBS) -lpthread
 
 # Tests with real servers as processes of their own.
 INTEGRATION_BINS := $(patsubst %.c,$(B)/%,$(wildcard tests/integration/*_test.c))
@@ -121,9 +162,9 @@ BENCH_COMMON := $(B)/tests/bench/load.o $(TAP_OBJ)
 BENCH_SRC  := $(filter-out tests/bench/load.c,$(wildcard tests/bench/*.c))
 BENCH_BINS := $(patsubst %.c,$(B)/%,$(BENCH_SRC))
 
-$(BENCH_BINS): $(B)/%: $(B)/%.o $(BENCH_COMMON) $(B)/libcadastred.a
+$(BENCH_BINS): $(B)/%: $(B)/%.o $(BENCH_COMMON) $(B)/libcadastreclient.a $(B)/libcadastred.a
 	@echo "  LD   $@"
-	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $< $(BENCH_COMMON) $(B)/libcadastred.a $(SERVER_LIBS) -lpthread
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $< $(BENCH_COMMON) $(B)/libcadastreclient.a $(B)/libcadastred.a $(SERVER_LIBS) -lpthread
 
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

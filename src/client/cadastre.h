@@ -24,6 +24,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
+#endif
 
 #define CADASTRE_KEY_MAX     1024 /* bytes of a key */
 #define CADASTRE_NAME_MAX    63   /* of a keyspace's, node's or label's name */
@@ -215,7 +218,7 @@ struct cadastre_router_stats {
     uint64_t entries;   /* routes cached */
     uint64_t age_ms;    /* since the map was last confirmed; CADASTRE_NONE: never */
     uint64_t maps;      /* whole maps fetched */
-    uint64_t deltas;    /* answers with changes, or streams of them begun */
+    uint64_t deltas;    /* answers with changes */
     uint64_t changes;   /* applied */
     uint64_t refreshes; /* requests for single routes */
     uint64_t refused;   /* answers older than what was cached */
@@ -445,6 +448,9 @@ enum cadastre_status cadastre_agent_set_copy(struct cadastre_agent *a,
 /* 0 when it holds none. */
 uint64_t cadastre_agent_copy(struct cadastre_agent *a, const char *keyspace, uint64_t partition);
 
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif
