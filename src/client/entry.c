@@ -55,6 +55,13 @@ struct cl_entry *cl_entry_new(const struct cl_route *r)
     return e;
 }
 
+struct cl_entry *cl_gap_new(struct slice start, struct slice end, bool end_open, uint64_t revision)
+{
+    struct cl_route r = {
+        .mod_revision = revision, .start = start, .end = end, .end_open = end_open};
+    return cl_entry_new(&r);
+}
+
 struct cl_entry *cl_entry_copy(const struct cl_entry *e)
 {
     struct cl_entry *copy = mem_dup(e, sizeof *e + e->start_len + e->node_len + e->address_len +

@@ -41,6 +41,9 @@ struct cl_entry {
 };
 
 struct cl_entry *cl_entry_new(const struct cl_route *route);
+/* Where an entry was that can't be right any more and nothing better is known: `revision` is what
+ * has been served there, so only what is newer may take its place. */
+struct cl_entry *cl_gap_new(struct slice start, struct slice end, bool end_open, uint64_t revision);
 struct cl_entry *cl_entry_copy(const struct cl_entry *e);
 
 static inline struct slice cl_entry_start(const struct cl_entry *e)
@@ -51,6 +54,11 @@ static inline struct slice cl_entry_start(const struct cl_entry *e)
 static inline struct slice cl_entry_end(const struct cl_entry *e)
 {
     return slice_of(e->bytes + e->start_len + e->node_len + e->address_len, e->end_len);
+}
+
+static inline bool cl_entry_is_gap(const struct cl_entry *e)
+{
+    return e->state == 0;
 }
 
 /* Is `key` below the entry's end? */

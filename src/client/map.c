@@ -214,23 +214,61 @@ static void confirm(struct cl_entry *e, const struct cl_entry *again)
     }
 }
 
+/* The first entry of the next version that overlaps `e`, or NULL. */
+static struct cl_entry *overlap_first(const struct cl_map *m, const struct cl_entry *e)
+{
+    struct cl_entry *o = cl_map_find(m->next, cl_entry_start(e));
+    if (o == NULL) {
+        o = cl_map_ceiling(m->next, cl_entry_start(e), false);
+    }
+    return o != NULL && cl_entry_reaches(e, cl_entry_start(o)) ? o : NULL;
+}
+
+static struct cl_entry *
+overlap_next(const struct cl_map *m, const struct cl_entry *e, const struct cl_entry *o)
+{
+    struct cl_entry *next = cl_map_ceiling(m->next, cl_entry_start(o), true);
+    return next != NULL && cl_entry_reaches(e, cl_entry_start(next)) ? next : NULL;
+}
+
+/* `o` gives way to `e`; gaps stay where it reaches beyond it. */
+static void give_way(struct cl_map *m, const struct cl_entry *o, const struct cl_entry *e)
+{
+    struct slice start = cl_entry_start(e), end = cl_entry_end(e);
+    cl_map_remove(m, cl_entry_start(o));
+    if (slice_cmp(cl_entry_start(o), start) < 0) {
+        put(m, cl_gap_new(cl_entry_start(o), start, false, o->mod_revision));
+    }
+    if (!e->end_open && cl_entry_reaches(o, end)) {
+        put(m, cl_gap_new(end, cl_entry_end(o), o->end_open, o->mod_revision));
+    }
+}
+
+static void make_gap(struct cl_map *m, const struct cl_entry *o)
+{
+    cl_map_remove(m, cl_entry_start(o));
+    put(m, cl_gap_new(cl_entry_start(o), cl_entry_end(o), o->end_open, o->mod_revision));
+}
+
 enum cl_offer cl_map_offer(struct cl_map *m, struct cl_entry *e)
 {
-    struct slice start = cl_entry_start(e);
-    struct cl_entry *o = cl_map_find(m->next, start), *following;
     enum cl_offer offer = CL_TAKEN;
-    if (o == NULL) {
-        o = cl_map_ceiling(m->next, start, false);
-    }
-    for (; o != NULL && cl_entry_reaches(e, cl_entry_start(o)); o = following) {
-        following = cl_map_ceiling(m->next, cl_entry_start(o), true);
-        if (o->mod_revision < e->mod_revision) {
-            cl_map_remove(m, cl_entry_start(o));
-        } else if (o->mod_revision == e->mod_revision && o->partition == e->partition) {
+    struct cl_entry *o, *next;
+    for (o = overlap_first(m, e); o != NULL; o = overlap_next(m, e, o)) {
+        if (o->mod_revision == e->mod_revision && o->partition == e->partition &&
+            !cl_entry_is_gap(o)) {
             offer = CL_KNOWN;
             confirm(o, e);
-        } else {
+        } else if (o->mod_revision >= e->mod_revision) {
             offer = CL_OLDER;
+        }
+    }
+    for (o = overlap_first(m, e); o != NULL; o = next) {
+        next = overlap_next(m, e, o);
+        if (o->mod_revision < e->mod_revision && offer == CL_TAKEN) {
+            give_way(m, o, e);
+        } else if (o->mod_revision < e->mod_revision && !cl_entry_is_gap(o)) {
+            make_gap(m, o);
         }
     }
     if (offer == CL_TAKEN) {

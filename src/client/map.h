@@ -51,7 +51,7 @@ static inline void cl_map_leave(struct cl_map_view v)
     cl_readers_leave(v.active);
 }
 
-/* The entry that holds `key`, or NULL. */
+/* The entry that holds `key`, or NULL. It may be a gap. */
 static inline struct cl_entry *cl_map_find(const struct cl_node *root, struct slice key)
 {
     struct cl_entry *e = cl_map_floor(root, key);
@@ -64,7 +64,8 @@ enum cl_offer { CL_TAKEN, CL_KNOWN, CL_OLDER };
 
 /* Takes over `e`. An entry that overlaps a newer one, by mod_revision, is refused; whatever an
  * entry overlaps that is older than it, taken or not, is removed, because it can't be right any
- * more. CL_KNOWN: this very version is there. */
+ * more. Where that leaves nothing, a gap remembers what was there, so that no older answer comes
+ * back in its place. CL_KNOWN: this very version is there. */
 enum cl_offer cl_map_offer(struct cl_map *m, struct cl_entry *e);
 /* Removes the entry that starts here, if there is one. */
 void cl_map_remove(struct cl_map *m, struct slice start);

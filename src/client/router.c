@@ -185,7 +185,7 @@ static inline enum cadastre_status find(struct cadastre_router *r,
     *ret_view = cl_map_enter(&r->map);
     *ret_entry =
         cl_map_find(ret_view->root, cl_codec_routing_key(atomic_load(&r->codec), key, space));
-    if (*ret_entry == NULL) {
+    if (*ret_entry == NULL || cl_entry_is_gap(*ret_entry)) {
         cl_map_leave(*ret_view);
         return CADASTRE_MISS;
     }
@@ -267,6 +267,19 @@ enum cadastre_status cadastre_router_stale(struct cadastre_router *r,
     return cl_router_join(r, slice_of(key, key_len), known_epoch, timeout_ms);
 }
 
+static bool show(struct cadastre_router *r,
+                 const struct cl_entry *e,
+                 uint64_t now,
+                 cadastre_each_fn fn,
+                 void *arg)
+{
+    struct cadastre_route route;
+    struct slice low = cl_entry_start(e), high = cl_entry_end(e);
+    cl_entry_show(e, &route);
+    route.age_ms = age_of(r, e, now);
+    return fn(arg, &route, low.data, low.len, e->end_open ? NULL : high.data, high.len);
+}
+
 uint64_t cadastre_router_each(struct cadastre_router *r,
                               const void *start,
                               size_t start_len,
@@ -282,13 +295,11 @@ uint64_t cadastre_router_each(struct cadastre_router *r,
     bool go_on = true;
     e = e != NULL ? e : cl_map_ceiling(v.root, from, false);
     while (go_on && e != NULL && (end == NULL || slice_cmp(cl_entry_start(e), to) < 0)) {
-        struct cadastre_route route;
-        struct slice low = cl_entry_start(e), high = cl_entry_end(e);
-        cl_entry_show(e, &route);
-        route.age_ms = age_of(r, e, now);
-        go_on = fn(arg, &route, low.data, low.len, e->end_open ? NULL : high.data, high.len);
-        count++;
-        e = cl_map_ceiling(v.root, low, true);
+        if (!cl_entry_is_gap(e)) {
+            go_on = show(r, e, now, fn, arg);
+            count++;
+        }
+        e = cl_map_ceiling(v.root, cl_entry_start(e), true);
     }
     cl_map_leave(v);
     return count;

@@ -20,7 +20,7 @@ static uint64_t partition_of(struct cadastre_router *r, struct slice key)
     struct slice routing = cl_codec_routing_key(atomic_load(&r->codec), key, space);
     struct cl_map_view v = cl_map_enter(&r->map);
     const struct cl_entry *e = cl_map_find(v.root, routing);
-    uint64_t partition = e != NULL ? e->partition : CADASTRE_NONE;
+    uint64_t partition = e != NULL && !cl_entry_is_gap(e) ? e->partition : CADASTRE_NONE;
     cl_map_leave(v);
     return partition;
 }

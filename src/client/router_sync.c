@@ -212,6 +212,9 @@ static struct held *held_all(struct cadastre_router *r, size_t *ret_count)
     struct held *held = mem_zalloc((r->map.count + 1) * sizeof *held);
     const struct cl_entry *e = cl_map_ceiling(r->map.next, slice_of(NULL, 0), false);
     for (; e != NULL; e = cl_map_ceiling(r->map.next, cl_entry_start(e), true)) {
+        if (cl_entry_is_gap(e)) {
+            continue;
+        }
         held[n++] = (struct held){.partition = e->partition,
                                   .epoch = e->epoch,
                                   .mod_revision = e->mod_revision,
