@@ -134,7 +134,7 @@ TAP_OBJ   := $(B)/tests/harness/tap.o
 TEST_SRC  := $(wildcard tests/unit/*_test.c tests/property/*_test.c tests/sim/*_test.c)
 TEST_BINS := $(patsubst %.c,$(B)/%,$(TEST_SRC))
 # Programs for longer runs than a test may take, and the server that shows src/raft alone.
-TEST_PROGS := $(B)/tests/sim/raft_fuzz $(B)/tests/harness/counter_server
+TEST_PROGS := $(B)/tests/sim/raft_fuzz $(B)/tests/harness/counter_server $(B)/tests/harness/client_driver
 # Helpers that several tests share: any tests/<kind>/*.c that is neither a test nor such a program.
 TEST_LIB_SRC := $(filter-out %_test.c tests/harness/tap.c $(patsubst $(B)/%,%.c,$(TEST_PROGS)),$(wildcard tests/unit/*.c tests/property/*.c tests/sim/*.c tests/harness/*.c))
 TEST_LIB_OBJ := $(call obj,$(TEST_LIB_SRC))
