@@ -285,8 +285,10 @@ struct cadastre_task {
     enum cadastre_role role;
     enum cadastre_authority authority;
     bool fenced;
-    bool end_open;              /* there is no `end` */
-    const uint8_t *start, *end; /* routing keys; owned by the task */
+    bool end_open; /* there is no `end` */
+    /* As the API writes bounds: of hash keyspaces, and of those whose keys are in hex, hex digits;
+     * else the bytes themselves. Owned by the task. */
+    const uint8_t *start, *end;
     size_t start_len, end_len;
     const struct cadastre_member *must_have; /* owned by the task; this node is not in it */
     size_t must_have_count;
@@ -373,7 +375,7 @@ void cadastre_agent_start(struct cadastre_agent *a);
 enum cadastre_status
 cadastre_agent_stop(struct cadastre_agent *a, uint64_t timeout_ms, struct cadastre_error *e);
 /* Stops without releasing when cadastre_agent_stop() was not called, gives the lock back, frees.
- * Accepts NULL. */
+ * Accepts NULL. Reports that are under way must have returned. */
 void cadastre_agent_free(struct cadastre_agent *a);
 
 /* The present session, 0 without one. */

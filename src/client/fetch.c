@@ -175,14 +175,25 @@ void cl_fetch_stop(struct cl_fetch *f)
     (void)curl_multi_wakeup(f->multi);
 }
 
-void cl_fetch_pause(struct cl_fetch *f, uint64_t ms)
+void cl_fetch_interrupt(struct cl_fetch *f)
+{
+    atomic_store(&f->interrupted, true);
+    (void)curl_multi_wakeup(f->multi);
+}
+
+static void pause_more(struct cl_fetch *f, uint64_t ms)
 {
     uint64_t until = clock_boot_ms() + ms;
-    for (uint64_t now = clock_boot_ms(); now < until && !atomic_load(&f->stopped);
-         now = clock_boot_ms()) {
+    for (uint64_t now = clock_boot_ms(); now < until && !cl_fetch_ended(f); now = clock_boot_ms()) {
         uint64_t left = until - now < 1000 ? until - now : 1000;
         (void)curl_multi_poll(f->multi, NULL, 0, (int)left, NULL);
     }
+}
+
+void cl_fetch_pause(struct cl_fetch *f, uint64_t ms)
+{
+    atomic_store(&f->interrupted, false);
+    pause_more(f, ms);
 }
 
 uint64_t cl_fetch_failures(const struct cl_fetch *f)
@@ -367,10 +378,11 @@ enum cadastre_status cl_fetch_send(struct cl_fetch *f,
     *ret_answer = (struct cl_answer){0};
     buf_init(&ret_answer->body, CL_BODY_MAX);
     (void)cl_error(e, CADASTRE_TIMEOUT, "", "no time was left");
+    atomic_store(&f->interrupted, false);
     for (;;) {
         uint64_t now = clock_boot_ms(), at_ms;
         struct attempt t;
-        if (atomic_load(&f->stopped)) {
+        if (cl_fetch_ended(f)) {
             return cl_error(e, CADASTRE_CLOSED, "", "it is being stopped");
         }
         struct server *s = pick(f, now, &at_ms);
@@ -378,7 +390,7 @@ enum cadastre_status cl_fetch_send(struct cl_fetch *f,
             return CADASTRE_TIMEOUT;
         }
         if (s == NULL) {
-            cl_fetch_pause(f, at_ms - now);
+            pause_more(f, at_ms - now);
             continue;
         }
         uint64_t limit = least(rq->try_ms > 0 ? rq->try_ms : f->timeout_ms, deadline - now);

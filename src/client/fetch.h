@@ -73,7 +73,9 @@ struct cl_fetch *cl_fetch_new(const char *endpoints,
 void cl_fetch_free(struct cl_fetch *f);
 /* Ends the present request and all later ones with CADASTRE_CLOSED. Any thread. */
 void cl_fetch_stop(struct cl_fetch *f);
-/* Waits, or is stopped. */
+/* Ends the present request or pause, if there is one, with CADASTRE_CLOSED. Any thread. */
+void cl_fetch_interrupt(struct cl_fetch *f);
+/* Waits, or is stopped or interrupted. */
 void cl_fetch_pause(struct cl_fetch *f, uint64_t ms);
 
 /* CADASTRE_OK: a 2xx. CADASTRE_NOT_FOUND, _DENIED, _REFUSED: other answers below 500, that another

@@ -21,7 +21,8 @@ struct cl_fetch {
     uint64_t timeout_ms;
     struct server servers[CL_SERVERS_MAX];
     unsigned count, current;
-    _Atomic bool stopped;
+    _Atomic bool stopped;     /* for good */
+    _Atomic bool interrupted; /* until the next request or pause */
     _Atomic uint64_t failures;
 };
 
@@ -34,6 +35,11 @@ struct attempt {
     char location[CL_URL_MAX * 4];
     char why[160];
 };
+
+static inline bool cl_fetch_ended(const struct cl_fetch *f)
+{
+    return atomic_load(&f->stopped) || atomic_load(&f->interrupted);
+}
 
 /* One request to one server. `limit_ms` is for all of it, but for a stream. */
 void cl_transfer(struct cl_fetch *f,

@@ -147,7 +147,7 @@ static CURLcode perform(struct cl_fetch *f)
 {
     int running = 1, queued;
     while (running > 0) {
-        if (atomic_load(&f->stopped)) {
+        if (cl_fetch_ended(f)) {
             return CURLE_ABORTED_BY_CALLBACK;
         }
         if (curl_multi_perform(f->multi, &running) != CURLM_OK) {
@@ -193,7 +193,7 @@ void cl_transfer(struct cl_fetch *f,
     mem_free(url);
     if (rc == CURLE_OK) {
         ret_attempt->end = TRY_ANSWERED;
-    } else if (atomic_load(&f->stopped)) {
+    } else if (cl_fetch_ended(f)) {
         ret_attempt->end = TRY_STOPPED;
     } else if (t.broken) {
         ret_attempt->end = TRY_BROKEN;

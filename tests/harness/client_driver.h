@@ -16,6 +16,9 @@ struct driver_command {
     void (*run)(char *const *words);
 };
 
+extern const struct driver_command driver_agent_commands[]; /* the last has no name */
+void driver_agent_end(void);
+
 void driver_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 uint64_t driver_number(const char *text);
 bool driver_credentials(void *arg, const char *server, char *out, size_t out_size);
