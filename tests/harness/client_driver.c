@@ -294,15 +294,14 @@ static const struct driver_command commands[] = {
     {"router", 7, do_router},     {"ready", 2, do_ready},     {"route", 1, do_route},
     {"wait", 2, do_wait},         {"stale", 5, do_stale},     {"herd", 6, do_herd},
     {"replicas", 2, do_replicas}, {"each", 1, do_each},       {"stats", 1, do_stats},
-    {"watch", 3, do_watch},       {"watched", 1, do_watched},
+    {"watch", 3, do_watch},       {"watched", 1, do_watched}, {NULL, 0, NULL},
 };
 
-static bool
-dispatch(const struct driver_command *list, size_t n, unsigned count, char *const *words)
+static bool dispatch(const struct driver_command *list, unsigned count, char *const *words)
 {
-    for (size_t i = 0; i < n; i++) {
-        if (strcmp(list[i].name, words[0]) == 0 && count >= list[i].words_min) {
-            list[i].run(words);
+    for (; list->name != NULL; list++) {
+        if (strcmp(list->name, words[0]) == 0 && count >= list->words_min) {
+            list->run(words);
             return true;
         }
     }
@@ -319,10 +318,11 @@ int main(void)
         while (count < DRIVER_WORDS_MAX && (word = strsep(&rest, " ")) != NULL) {
             words[count++] = word;
         }
-        if (!dispatch(commands, sizeof commands / sizeof commands[0], count, words)) {
+        if (!dispatch(commands, count, words) && !dispatch(driver_agent_commands, count, words)) {
             driver_say("{\"status\":\"no such command\"}");
         }
     }
     cadastre_router_free(router);
+    driver_agent_end();
     return 0;
 }
