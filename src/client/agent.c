@@ -6,7 +6,6 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/parse.h"
-#include "client/now.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -153,7 +152,7 @@ static void halt(struct cadastre_agent *a)
     bool running = a->started && !a->stopping;
     a->stopping = true;
     cl_partition_each(a, forbid, NULL);
-    atomic_store(&a->lease_until_ms, 0);
+    cl_until_set(&a->lease, 0);
     (void)pthread_cond_broadcast(&a->changed);
     (void)pthread_mutex_unlock(&a->lock);
     if (running) {
@@ -276,7 +275,7 @@ cadastre_agent_partition(struct cadastre_agent *a, const char *keyspace, uint64_
 
 /* --- the data path --- */
 
-bool cadastre_may_write(const struct cadastre_agent *a,
+bool cadastre_may_write(struct cadastre_agent *a,
                         const struct cadastre_partition *p,
                         uint64_t epoch)
 {
@@ -287,8 +286,7 @@ bool cadastre_may_write(const struct cadastre_agent *a,
     if (may % 2 == 1) {
         return true;
     }
-    return cl_now_ms() + CL_NOW_ERROR_MS <
-           atomic_load_explicit(&a->lease_until_ms, memory_order_relaxed);
+    return cl_until_ahead(&a->lease);
 }
 
 uint64_t cadastre_partition_epoch(const struct cadastre_partition *p)
@@ -338,7 +336,7 @@ uint64_t cadastre_agent_session(const struct cadastre_agent *a)
 
 uint64_t cadastre_agent_lease_left_ms(const struct cadastre_agent *a)
 {
-    uint64_t until = atomic_load(&a->lease_until_ms), now = clock_boot_ms();
+    uint64_t until = cl_until_get(&a->lease), now = clock_boot_ms();
     return until > now ? until - now : 0;
 }
 

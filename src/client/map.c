@@ -366,6 +366,7 @@ static uint64_t check_node(const struct cl_node *n, struct cl_entry **last)
         struct slice key = cl_node_key(n, i);
         ASSERT(key.len >= n->prefix_len && memcmp(key.data, n->prefix, n->prefix_len) == 0);
         ASSERT(n->heads[i] == cl_node_head(key, n->prefix_len));
+        ASSERT(n->tails[i] == cl_node_head(key, n->prefix_len + sizeof n->heads[0]));
         if (n->level > 0) {
             ASSERT(cl_node_child(n, i)->level == n->level - 1);
             ASSERT(cl_node_entry(cl_node_child(n, i), 0) == n->low[i]);

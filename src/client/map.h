@@ -4,7 +4,8 @@
  * root, and frees what was replaced when the last reader of the version before has left.
  *
  * The first 8 bytes of each key after what a node's keys share are kept beside each other as
- * integers, so that a search reads a few cache lines a level and an entry only to break a tie. */
+ * integers, and the next 8 too, so that a search reads a few cache lines a level and entries only
+ * to break a tie of 16 bytes. */
 #ifndef CLIENT_MAP_H
 #define CLIENT_MAP_H
 
