@@ -83,7 +83,7 @@ CLIENT_SO    := $(B)/libcadastre.so.$(VERSION)
 PIC_CFLAGS    = $(filter-out -fPIE,$(ALL_CFLAGS)) -fPIC -fvisibility=hidden -DXXH_INLINE_ALL
 
 .PHONY: client
-client: $(B)/libcadastre.a $(CLIENT_SO) $(B)/libcadastre.pc ## The client library, static and shared
+client: $(B)/libcadastre.a $(CLIENT_SO) ## The client library, static and shared
 
 $(B)/pic/%.o: %.c
 	@mkdir -p $(@D)
@@ -102,10 +102,6 @@ $(CLIENT_SO): $(CLIENT_OBJ)
 	    $(CLIENT_LIBS) -lpthread
 	$(Q)ln -sf $(@F) $(B)/libcadastre.so.$(SOVERSION)
 	$(Q)ln -sf $(@F) $(B)/libcadastre.so
-
-$(B)/libcadastre.pc: src/client/libcadastre.pc.in VERSION
-	@mkdir -p $(@D)
-	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' $< >$@
 
 # The same objects with their insides, for tests.
 $(B)/libcadastreclient.a: $(call obj,$(CLIENT_SRC))
@@ -178,9 +174,17 @@ $(BENCH_BINS): $(B)/%: $(B)/%.o $(BENCH_COMMON) $(B)/libcadastreclient.a $(B)/li
 .DELETE_ON_ERROR:
 
 .PHONY: tests-build unit
-tests-build: $(TEST_BINS) $(TEST_PROGS) $(INTEGRATION_BINS) $(CLIENT_DRIVER)
+tests-build: $(TEST_BINS) $(TEST_PROGS) $(INTEGRATION_BINS) $(CLIENT_DRIVER) $(EXAMPLE_BINS)
 unit: $(TEST_BINS) ## The C test programs
 	prove $(patsubst %,./%,$(TEST_BINS))
+
+# The examples, as a user builds them: against the archive and its one header.
+EXAMPLE_BINS := $(B)/examples/router $(B)/examples/agent
+$(EXAMPLE_BINS): $(B)/%: %.c src/client/cadastre.h $(B)/libcadastre.a
+	@mkdir -p $(@D)
+	@echo "  CC   $<"
+	$(Q)$(CC) -std=c11 $(VARIANT_FLAGS_$(VARIANT)) $(WARN) -Isrc/client $(CFLAGS) $(ALL_LDFLAGS) -o $@ $< \
+	    $(B)/libcadastre.a $(CLIENT_LIBS) -lpthread
 
 # --- what a person calls ---
 
@@ -247,11 +251,24 @@ format: ## Formats the sources in place
 install: all ## Installs under PREFIX (/usr/local), with DESTDIR before it
 	install -D -m 755 $(B)/cadastred $(DESTDIR)$(PREFIX)/sbin/cadastred
 	install -D -m 755 $(B)/cadastre $(DESTDIR)$(PREFIX)/bin/cadastre
+	install -D -m 644 src/client/cadastre.h $(DESTDIR)$(PREFIX)/include/cadastre.h
+	install -D -m 644 $(B)/libcadastre.a $(DESTDIR)$(PREFIX)/lib/libcadastre.a
+	install -D -m 755 $(CLIENT_SO) $(DESTDIR)$(PREFIX)/lib/$(notdir $(CLIENT_SO))
+	ln -sf $(notdir $(CLIENT_SO)) $(DESTDIR)$(PREFIX)/lib/libcadastre.so.$(SOVERSION)
+	ln -sf $(notdir $(CLIENT_SO)) $(DESTDIR)$(PREFIX)/lib/libcadastre.so
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' src/client/libcadastre.pc.in \
+		>$(DESTDIR)$(PREFIX)/lib/pkgconfig/libcadastre.pc
 	install -D -m 644 docs/man/cadastred.8 $(DESTDIR)$(PREFIX)/share/man/man8/cadastred.8
 	install -D -m 644 docs/man/cadastre.1 $(DESTDIR)$(PREFIX)/share/man/man1/cadastre.1
+	install -D -m 644 docs/man/libcadastre.3 $(DESTDIR)$(PREFIX)/share/man/man3/libcadastre.3
 uninstall: ## Removes what install put there
 	rm -f $(DESTDIR)$(PREFIX)/sbin/cadastred $(DESTDIR)$(PREFIX)/bin/cadastre \
-		$(DESTDIR)$(PREFIX)/share/man/man8/cadastred.8 $(DESTDIR)$(PREFIX)/share/man/man1/cadastre.1
+		$(DESTDIR)$(PREFIX)/include/cadastre.h $(DESTDIR)$(PREFIX)/lib/libcadastre.a \
+		$(DESTDIR)$(PREFIX)/lib/libcadastre.so $(DESTDIR)$(PREFIX)/lib/libcadastre.so.$(SOVERSION) \
+		$(DESTDIR)$(PREFIX)/lib/$(notdir $(CLIENT_SO)) $(DESTDIR)$(PREFIX)/lib/pkgconfig/libcadastre.pc \
+		$(DESTDIR)$(PREFIX)/share/man/man8/cadastred.8 $(DESTDIR)$(PREFIX)/share/man/man1/cadastre.1 \
+		$(DESTDIR)$(PREFIX)/share/man/man3/libcadastre.3
 
 .PHONY: integration
 integration: $(INTEGRATION_BINS) ## Clusters of real processes on loopback

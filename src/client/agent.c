@@ -18,28 +18,38 @@ static bool is_name(const char *text)
     return text != NULL && parse_is_name(slice_of(text, strlen(text)));
 }
 
+static bool labels_ok(const struct cadastre_agent_options *o)
+{
+    bool ok = o->label_count <= LABELS_MAX;
+    for (size_t i = 0; ok && i < o->label_count; i++) {
+        ok = is_name(o->labels[i].name) && o->labels[i].value != NULL;
+    }
+    return ok;
+}
+
+static bool capacity_ok(const struct cadastre_agent_options *o)
+{
+    bool ok = o->capacity_count <= LABELS_MAX;
+    for (size_t i = 0; ok && i < o->capacity_count; i++) {
+        ok = is_name(o->capacity[i].name) && o->capacity[i].value <= PARSE_INT_MAX;
+    }
+    return ok;
+}
+
 static bool options_ok(const struct cadastre_agent_options *o, struct cadastre_error *e)
 {
+    size_t address_len = o->address != NULL ? strlen(o->address) : 0;
     const char *wrong = NULL;
     if (!is_name(o->node)) {
         wrong = "node: not a name";
-    } else if (o->address == NULL || o->address[0] == '\0' ||
-               strlen(o->address) > CADASTRE_ADDRESS_MAX) {
+    } else if (address_len == 0 || address_len > CADASTRE_ADDRESS_MAX) {
         wrong = "address: missing or too long";
     } else if (o->data_dir == NULL || o->data_dir[0] == '\0') {
         wrong = "data_dir: missing";
-    } else if (o->label_count > LABELS_MAX || o->capacity_count > LABELS_MAX) {
-        wrong = "labels, capacity: too many";
-    }
-    for (size_t i = 0; wrong == NULL && i < o->label_count; i++) {
-        if (!is_name(o->labels[i].name) || o->labels[i].value == NULL) {
-            wrong = "labels: not names and texts";
-        }
-    }
-    for (size_t i = 0; wrong == NULL && i < o->capacity_count; i++) {
-        if (!is_name(o->capacity[i].name) || o->capacity[i].value > PARSE_INT_MAX) {
-            wrong = "capacity: not names and numbers";
-        }
+    } else if (!labels_ok(o)) {
+        wrong = "labels: not names and texts, or too many";
+    } else if (!capacity_ok(o)) {
+        wrong = "capacity: not names and numbers, or too many";
     }
     if (wrong != NULL) {
         (void)cl_error(e, CADASTRE_INVALID, "", "%s", wrong);
