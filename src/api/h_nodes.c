@@ -9,6 +9,7 @@
 #include "directory/codec.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -309,6 +310,7 @@ static size_t read_labels(struct mutation *m, struct registration *r, const char
 {
     json_t *given = json_in_object(&m->in, member, false), *value;
     size_t first = strcmp(member, "capacity") == 0 ? DIR_LABELS_MAX : 0, n = 0;
+    struct json_in in;
     const char *name;
     if (given == NULL) {
         return 0;
@@ -317,15 +319,17 @@ static size_t read_labels(struct mutation *m, struct registration *r, const char
         json_in_fail(&m->in, member, ERR_INVALID_REQUEST, "at most %d of them", DIR_LABELS_MAX);
         return 0;
     }
+    json_in_open(&in, given, first > 0 ? "/capacity" : "/labels", &m->err);
     json_object_foreach(given, name, value)
     {
         Cadastre__Label *label = &r->labels[first + n];
         cadastre__label__init(label);
         label->name = text_lent(name);
         if (!parse_is_name(slice_of(name, strlen(name))) || !read_value(r, label, value, n)) {
-            json_in_fail(&m->in, member, ERR_INVALID_REQUEST,
-                         first > 0 ? "must be names and integers"
-                                   : "must be names and texts of 1 to 63 bytes");
+            json_in_fail(&in, name, ERR_INVALID_REQUEST,
+                         first > 0 ? "must be a name and an integer"
+                                   : "must be a name and a text of 1 to 63 bytes");
+            m->in.code = in.code;
             return 0;
         }
         r->label_of[first + n++] = label;
@@ -340,13 +344,10 @@ static void read_copies(struct mutation *m)
     bool present = false;
     (void)json_in_u64(&m->in, "previous_session", false, 0, PARSE_INT_MAX, &present);
     for (size_t i = 0; i < json_array_size(copies) && m->in.code == ERR_OK; i++) {
-        json_t *item = json_array_get(copies, i);
         struct json_in in;
-        if (!json_is_object(item)) {
-            json_in_fail(&m->in, "copies", ERR_INVALID_REQUEST, "must be objects");
-            return;
-        }
-        json_in_open(&in, item, "/copies", &m->err);
+        char at[32];
+        (void)snprintf(at, sizeof at, "/copies/%zu", i);
+        json_in_open(&in, json_array_get(copies, i), at, &m->err);
         (void)json_in_name(&in, "keyspace", true);
         (void)json_in_u64(&in, "partition", true, 0, PARSE_INT_MAX, NULL);
         (void)json_in_u64(&in, "copy", true, 0, PARSE_INT_MAX, NULL);

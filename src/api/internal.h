@@ -89,7 +89,7 @@ struct exchange {
     exchange_ready ready;
     exchange_gone gone;
     void *state_of_handler; /* its own: exchange_set_state() */
-    uint64_t deadline_ms; /* of a park, or when a waiting stream runs again; UINT64_MAX none */
+    uint64_t deadline_ms;   /* of a park, or when a waiting stream runs again; UINT64_MAX none */
     uint64_t started_ms;
     uint64_t timer_ms;
     size_t timer_at; /* 1 + index in the heap; 0: not in it */
@@ -252,6 +252,8 @@ struct head {
 void request_head_open(struct head *h, struct exchange *x, const char *method, const char *version);
 void request_head_line(struct head *h, struct slice name, struct slice value);
 void request_head_close(struct head *h, const char *end);
+/* In place of the head: its Content-Length can't be read. */
+void request_bad_length(struct exchange *x);
 /* False: the connection must be closed at once. */
 bool request_body(struct exchange *x, const char *data, size_t len);
 void request_complete(struct exchange *x);

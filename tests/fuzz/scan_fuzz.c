@@ -14,7 +14,6 @@
 static bool within_limits(const json_t *v, unsigned depth)
 {
     const char *name;
-    size_t name_len;
     json_t *member;
     if (json_is_integer(v)) {
         json_int_t n = json_integer_value(v);
@@ -31,7 +30,7 @@ static bool within_limits(const json_t *v, unsigned depth)
     if (json_object_size(v) > SCAN_MEMBERS_MAX) {
         return false;
     }
-    json_object_keylen_foreach((json_t *)(uintptr_t)v, name, name_len, member)
+    json_object_foreach((json_t *)(uintptr_t)v, name, member)
     {
         if (!within_limits(member, depth + 1)) {
             return false;
