@@ -174,7 +174,8 @@ unit: $(TEST_BINS) ## The C test programs
 DEPS_BUILD := gcc make pkg-config libc6-dev libraft-dev libuv1-dev libsqlite3-dev libmicrohttpd-dev libjansson-dev \
               liburcu-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler libxxhash-dev \
               libcurl4-openssl-dev zlib1g-dev
-DEPS_TEST  := perl python3 curl sqlite3 clang-14 clang-format-14 libclang-rt-14-dev pmccabe mandoc git iproute2
+DEPS_TEST  := perl python3 curl sqlite3 clang-14 clang-format-14 libclang-rt-14-dev pmccabe mandoc git iproute2 \
+              libfaketime
 DEPS_BENCH := etcd-server etcd-client zookeeper wrk
 
 .PHONY: deps deps-test deps-bench

@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
@@ -33,7 +34,10 @@ static bool connect_from(struct client *c, uint16_t port, unsigned source)
     if (connect(c->fd, (struct sockaddr *)&to, sizeof to) == 0) {
         return true;
     }
-    ASSERT(errno == EADDRNOTAVAIL);
+    if (errno != EADDRNOTAVAIL) {
+        (void)fprintf(stderr, "connect: %s\n", strerror(errno));
+        abort();
+    }
     (void)close(c->fd);
     return false;
 }
