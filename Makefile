@@ -106,6 +106,11 @@ tests-build: $(TEST_BINS)
 unit: $(TEST_BINS) ## The C test programs
 	prove $(patsubst %,./%,$(TEST_BINS))
 
+FUZZ_SEEDS ?= 0:5000
+.PHONY: raft-fuzz
+raft-fuzz: $(B)/tests/sim/raft_fuzz ## Random schedules over libraft and its guard (FUZZ_SEEDS=A:B)
+	for n in 1 2 3 5; do nice $< --servers $$n --steps 300 --seeds $(FUZZ_SEEDS) || exit 1; done
+
 .PHONY: clean
 clean: ## Removes build/
 	rm -rf build
