@@ -155,7 +155,7 @@ struct change {
 static void put_refused(struct exchange *x, struct buf *out, void *arg)
 {
     (void)arg;
-    buf_printf(out, ",\"revision\":%" PRIu64, view_enter(api_slot(x))->revision);
+    put_revision(x, out, view_enter(api_slot(x))->revision);
     view_leave();
 }
 

@@ -433,7 +433,7 @@ render_keyspace(struct exchange *x, const struct mutation *m, const struct dir_r
 {
     struct buf *out = exchange_out(x);
     (void)m;
-    keyspace_put_open(out, r->keyspace, UINT64_MAX, UINT64_MAX);
+    keyspace_put_open(out, r->keyspace, r->partitions, UINT64_MAX);
     buf_printf(out, ",\"revision\":%" PRIu64 "}", r->revision);
     exchange_reply(x, 200, NULL);
 }

@@ -9,6 +9,7 @@
 #include "directory/codec.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,7 +107,7 @@ static void get_one(struct exchange *x, const struct dir_view *v)
     struct role_counts counts = {0};
     bool counted;
     if (n == NULL) {
-        reply_problem(x, ERR_NODE_NOT_FOUND, "there is no node of this name");
+        reply_missing(x, v, ERR_NODE_NOT_FOUND, "there is no node of this name");
         return;
     }
     counts.node = n->id;
@@ -323,9 +324,14 @@ static size_t read_labels(struct mutation *m, struct registration *r, const char
         cadastre__label__init(label);
         label->name = text_lent(name);
         if (!parse_is_name(slice_of(name, strlen(name))) || !read_value(r, label, value, n)) {
-            json_in_fail(&m->in, member, ERR_INVALID_REQUEST,
-                         first > 0 ? "must be names and integers"
-                                   : "must be names and texts of 1 to 63 bytes");
+            struct json_in in;
+            char base[40];
+            (void)snprintf(base, sizeof base, "/%s", member);
+            json_in_open(&in, given, base, &m->err);
+            json_in_fail(&in, name, ERR_INVALID_REQUEST,
+                         first > 0 ? "must be a name and an integer"
+                                   : "must be a name and a text of 1 to 63 bytes");
+            m->in.code = in.code;
             return 0;
         }
         r->label_of[first + n++] = label;
@@ -342,11 +348,9 @@ static void read_copies(struct mutation *m)
     for (size_t i = 0; i < json_array_size(copies) && m->in.code == ERR_OK; i++) {
         json_t *item = json_array_get(copies, i);
         struct json_in in;
-        if (!json_is_object(item)) {
-            json_in_fail(&m->in, "copies", ERR_INVALID_REQUEST, "must be objects");
-            return;
-        }
-        json_in_open(&in, item, "/copies", &m->err);
+        char base[40];
+        (void)snprintf(base, sizeof base, "/copies/%zu", i);
+        json_in_open(&in, item, base, &m->err);
         (void)json_in_name(&in, "keyspace", true);
         (void)json_in_u64(&in, "partition", true, 0, PARSE_INT_MAX, NULL);
         (void)json_in_u64(&in, "copy", true, 0, PARSE_INT_MAX, NULL);

@@ -250,9 +250,7 @@ static void put_refusal(struct exchange *x, struct buf *out, void *arg)
 {
     const struct dir_result *r = arg;
     enum err_code code = r->err.code;
-    (void)x;
-    buf_printf(out, ",\"revision\":%" PRIu64,
-               code == ERR_STALE_REVISION ? r->current_revision : r->revision);
+    put_revision(x, out, code == ERR_STALE_REVISION ? r->current_revision : r->revision);
     if (code != ERR_STALE_EPOCH && code != ERR_FUTURE_EPOCH && code != ERR_PARTITION_RETIRED) {
         return;
     }
@@ -276,11 +274,11 @@ static void put_refusal(struct exchange *x, struct buf *out, void *arg)
 
 static void answer(struct exchange *x, const struct mutation *m, const struct dir_result *r)
 {
-    exchange_printf_header(x, "Cadastre-Revision", "%" PRIu64, r->revision);
     if (r->replayed) {
         exchange_set_header(x, "Idempotency-Replayed", "true");
     }
     if (r->err.code == ERR_OK) {
+        exchange_printf_header(x, "Cadastre-Revision", "%" PRIu64, r->revision);
         m->render(x, m, r);
     } else {
         /* The members only read it. */

@@ -331,7 +331,8 @@ void partition_put_more(struct buf *b, const struct dir_partition *p)
     for (unsigned i = 0; i < p->parent_count; i++) {
         buf_printf(b, i > 0 ? ",%" PRIu64 : "%" PRIu64, parents[i]);
     }
-    buf_put_str(b, "]},\"pinned\":");
+    /* One with children is retired, and answered with their routes. */
+    buf_put_str(b, "],\"children\":[]},\"pinned\":");
     json_put_bool(b, p->pinned);
     buf_printf(b, ",\"created_revision\":%" PRIu64 ",\"owner_since\":", p->created);
     if (p->owner_since_ms > 0) {
