@@ -223,6 +223,9 @@ static void run_child(uint64_t seed, const struct schedule_options *options, int
         cluster.snapshot_trailing = 1 + below(&r, 12);
     }
     alarm(60);
+    if (options->quiet && freopen("/dev/null", "w", stderr) == NULL) {
+        _exit(1);
+    }
     r.c = cluster_new(&r.rand, &cluster);
     run_steps(&r);
     cluster_settle(r.c);
