@@ -171,7 +171,7 @@ test: deps-test ## Installs, builds and passes every test that CI runs
 	@tests/run.sh $(B)
 
 .PHONY: lint
-lint: ## Includes, banned calls, sizes (a ratchet), formatting, error lists, man pages
+lint: all ## Includes, banned calls, sizes (a ratchet), formatting, error lists, man pages
 	@tests/lint/run.sh
 
 .PHONY: contract contract-lint contract-selftest
