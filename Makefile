@@ -156,18 +156,18 @@ deps-bench:
 
 .PHONY: run
 run: deps ## Installs, builds and starts one server: data in ./cadastre-data, API on 127.0.0.1:7400
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory -s all
 	@cat docs/try.txt
 	@exec $(B)/cadastred
 
 .PHONY: demo
 demo: deps-test ## Three servers, the world's cities, a router that follows while the map changes and the leader dies
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory -s all
 	@/usr/bin/python3 examples/demo.py
 
 .PHONY: test
 test: deps-test ## Installs, builds and passes every test that CI runs
-	@$(MAKE) --no-print-directory all tests-build
+	@$(MAKE) --no-print-directory -s all tests-build
 	@tests/run.sh $(B)
 
 .PHONY: lint

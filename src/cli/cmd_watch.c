@@ -209,6 +209,7 @@ static int watch_run(struct cli *c)
     if (code != EXIT_DONE) {
         return code;
     }
+    cli_note(c, "changes after revision %" PRIu64 ", until Ctrl-C:", w.since);
     static const unsigned widths[] = {10, 7, 9};
     memcpy(c->out.widths, widths, sizeof widths);
     sse_init(&w.sse);
