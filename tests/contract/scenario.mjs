@@ -24,6 +24,7 @@ const first = { keyspace: 'orders', partition: (c) => c.first };
 const changed = (c) => c.changed;
 
 const allows = (methods) => (b, c, headers) => (headers.get('allow') === methods ? [] : [`Allow: ${headers.get('allow')}`]);
+const shows = (member) => (b) => (member in b ? [] : [`no ${member}`]);
 const sameAs = (name) => (b, c) => (JSON.stringify(b) === JSON.stringify(c[name]) ? [] : [`${JSON.stringify(b)} is not ${JSON.stringify(c[name])}`]);
 
 export const steps = [
@@ -134,7 +135,8 @@ export const steps = [
   { op: 'getOperation', path: { operation: (c) => c.operation }, status: 200 },
   { op: 'getOperation', path: { operation: 9007199254740991 }, status: 404, code: 'operation_not_found' },
   { op: 'listOperations', query: { state: 'done', keyspace: 'orders', node: 'n1', kind: 'move' }, status: 200 },
-  { op: 'movePartition', path: first, body: (b, c) => ({ from: c.owner, to: c.other, empty: true, expect_epoch: c.epoch }), status: 409, code: 'stale_epoch' },
+  { op: 'movePartition', path: first, body: (b, c) => ({ from: c.owner, to: c.other, empty: true, expect_epoch: c.epoch }), status: 409, code: 'stale_epoch', check: shows('route') },
+  { op: 'movePartition', path: first, body: (b, c) => ({ from: c.owner, to: c.other, empty: true }), status: 409, code: 'not_owner', check: shows('route') },
   { op: 'transferPartition', example: 'other', path: first, status: 409, code: 'needs_staged_move' },
   { op: 'transferPartition', path: first, body: () => ({ to: 'nobody' }), status: 404, code: 'node_not_found' },
   { op: 'addReplica', example: 'async', path: first, status: 409, code: 'needs_staged_move' },
@@ -149,8 +151,8 @@ export const steps = [
     [c.left, c.right] = b.children.map((r) => r.partition);
     c.leftEpoch = b.children[0].epoch;
   } },
-  { op: 'getPartition', path: { keyspace: 'orders', partition: (c) => c.parent }, status: 410, code: 'partition_retired' },
-  { op: 'splitPartition', path: { keyspace: 'orders', partition: (c) => c.parent }, body: () => ({ at: ['b'] }), status: 409, code: 'stale_epoch' },
+  { op: 'getPartition', path: { keyspace: 'orders', partition: (c) => c.parent }, status: 410, code: 'partition_retired', check: shows('routes') },
+  { op: 'splitPartition', path: { keyspace: 'orders', partition: (c) => c.parent }, body: () => ({ at: ['b'] }), status: 409, code: 'stale_epoch', check: shows('routes') },
   { op: 'mergePartition', path: { keyspace: 'orders', partition: (c) => c.left }, body: (b, c) => ({ with: c.left }), status: 409, code: 'not_mergeable' },
   { op: 'mergePartition', example: 'next', path: { keyspace: 'orders', partition: (c) => c.left }, body: (b, c) => ({ with: c.right, expect_epoch: c.leftEpoch }), status: 200, save: (b, c) => { c.whole = b.route.partition; } },
   { op: 'getPartitionHistory', path: { keyspace: 'orders', partition: (c) => c.whole }, status: 200 },

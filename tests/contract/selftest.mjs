@@ -30,6 +30,11 @@ function problemBody(wanted) {
   const code = wanted.problem ?? Object.entries(doc.raw['x-problem-codes']).find(([, status]) => status === wanted.code)[0];
   const body = { type: `/problems/${code}`, title: 'No', status: wanted.code, code, detail: 'no', instance: '1' };
   if (wanted.pointer) body.errors = [{ pointer: wanted.pointer, detail: 'no' }];
+  if (['stale_epoch', 'not_owner', 'partition_retired'].includes(code)) {
+    body.routes = [];
+    body.route = { ...doc.raw.components.examples.Route.value };
+    delete body.route.revision;
+  }
   if (wanted.code === 503) body.retry_after_ms = 1500;
   return body;
 }
