@@ -174,6 +174,15 @@ test: deps-test ## Installs, builds and passes every test that CI runs
 lint: all ## Includes, banned calls, sizes (a ratchet), formatting, error lists, man pages
 	@tests/lint/run.sh
 
+.PHONY: sim raft-fuzz
+SIM_SEEDS ?= 1:3001
+sim: $(B)/tests/sim/directory_sim_test ## The simulation of the replicated state, SIM_SEEDS=from:to
+	SIM_SEEDS=$(SIM_SEEDS) $<
+SEEDS ?= 0:5000
+raft-fuzz: $(B)/tests/sim/raft_fuzz ## Random schedules of guarded libraft, SEEDS=from:to
+	$< --servers 3 --seeds $(SEEDS)
+	$< --servers 5 --seeds $(SEEDS)
+
 .PHONY: contract contract-lint contract-selftest
 contract: all ## openapi.yaml against its ruleset, its examples and a live server
 	CADASTRE_BUILD=$(CURDIR)/$(B) prove --verbose --exec '' tests/contract/contract_test.sh

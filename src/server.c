@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -240,7 +241,9 @@ static void check_snapshot(const char *dir, const char *name, struct checked *re
     uint64_t found = 0;
     size_t len = 0;
     (void)snprintf(path, sizeof path, "%s/%s", dir, name);
-    (void)snprintf(scratch, sizeof scratch, "%s/check.tmp", dir);
+    const char *tmp = getenv("TMPDIR"); /* not the data directory: it may be full, or read-only */
+    (void)snprintf(scratch, sizeof scratch, "%s/cadastred-check-%ld.db", tmp != NULL ? tmp : "/tmp",
+                   (long)getpid());
     uint8_t *bytes = read_whole(path, &len);
     if (bytes == NULL) {
         (void)printf("%s: can't be read\n", path);
