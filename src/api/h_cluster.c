@@ -211,7 +211,9 @@ static void change_ready(struct exchange *x, void *arg)
     struct handover *h = arg;
     struct err e;
     enum err_code status = h->status;
-    if (status == ERR_OK) {
+    if (status == ERR_OK && h->result != NULL && h->result->err.code != ERR_OK) {
+        exchange_problem(x, &h->result->err, put_refused, NULL);
+    } else if (status == ERR_OK) {
         reply_members(x, exchange_state(x));
     } else if (status == ERR_NOT_LEADER || err_http_status(status) == 503) {
         (void)reply_outcome(x, status, h->leader_url);

@@ -50,7 +50,7 @@ static void refuse(struct exchange *x, const struct dir_view *v, const struct re
     }
     (void)err_set(&e, ERR_NEEDS_STAGED_MOVE,
                   "this needs a staged move, which this version does not have; a partition that "
-                  "holds no data can be moved with \"empty\":true");
+                  "holds no data can be moved with 'empty'");
     exchange_problem(x, &e, check_put_members, &c);
 }
 

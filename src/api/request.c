@@ -269,10 +269,10 @@ static enum err_code check_body(const struct exchange *x, const struct head *h, 
     bool type_ok =
         !h->has_type || h->type_ok || (h->type_merge && (flags & API_ROUTE_MERGE_PATCH) != 0);
     if (!type_ok || h->coded) {
-        return err_set(e, ERR_UNSUPPORTED_MEDIA_TYPE,
-                       "the body must be sent with Content-Type: application/json%s, without Content-Encoding",
-                       (flags & API_ROUTE_MERGE_PATCH) != 0 ? " or application/merge-patch+json"
-                                                            : "");
+        return err_set(
+            e, ERR_UNSUPPORTED_MEDIA_TYPE,
+            "send the body as Content-Type: application/json%s, without Content-Encoding",
+            (flags & API_ROUTE_MERGE_PATCH) != 0 ? " or application/merge-patch+json" : "");
     }
     return ERR_OK;
 }
