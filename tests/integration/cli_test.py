@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cadastre command against mock servers on loopback: failover, redirects, retries, exits, streams.
 
-    cli_test.py build/release/cadastre
+    cli_test.py [build/release/cadastre [test_name...]]
 """
 import http.server
 import json
@@ -621,14 +621,34 @@ class CliTest(unittest.TestCase):
             self.assertEqual((got.stdout, got.stderr), (wanted + "\n", ""), words)
 
 
+class Tap(unittest.TestResult):
+    """A line a test, for prove."""
+
+    def startTest(self, test):
+        super().startTest(test)
+        self.bad_before = len(self.failures) + len(self.errors)
+
+    def stopTest(self, test):
+        bad = (self.failures + self.errors)[:] if len(self.failures) + len(self.errors) > self.bad_before else []
+        for _, text in bad:
+            print("# " + text.replace("\n", "\n# "))
+        print("%sok %d - %s" % ("not " if bad else "", self.testsRun, test.id().split(".")[-1]), flush=True)
+        self.failed = getattr(self, "failed", 0) + bool(bad)
+        super().stopTest(test)
+
+
 def main():
     global CADASTRE
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    CADASTRE = os.path.abspath(sys.argv.pop(1))
-    result = unittest.main(exit=False, verbosity=1).result
-    failed = len(result.failures) + len(result.errors)
-    print("%d passed, %d failed" % (result.testsRun - len({f[0].id() for f in result.failures + result.errors}), failed))
+    build = os.environ.get("CADASTRE_BUILD", "build/release")
+    CADASTRE = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.path.join(build, "cadastre"))
+    names = ["CliTest." + name for name in sys.argv[2:]]
+    loader = unittest.defaultTestLoader
+    suite = loader.loadTestsFromNames(names, sys.modules[__name__]) if names else loader.loadTestsFromTestCase(CliTest)
+    result = Tap()
+    suite.run(result)
+    failed = getattr(result, "failed", 0)
+    print("1..%d" % result.testsRun)
+    print("# %d passed, %d failed" % (result.testsRun - failed, failed))
     sys.exit(1 if failed else 0)
 
 
