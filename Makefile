@@ -117,7 +117,7 @@ $(INTEGRATION_BINS): $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastr
 
 # --- benches: programs of their own, tests/bench/bench.py runs them ---
 
-BENCH_COMMON := $(B)/tests/bench/load.o $(TAP_OBJ)
+BENCH_COMMON := $(B)/tests/bench/load.o $(TAP_OBJ) $(B)/tests/harness/world.o
 BENCH_SRC  := $(filter-out tests/bench/load.c tests/bench/replica_bench.c,$(wildcard tests/bench/*.c))
 BENCH_BINS := $(patsubst %.c,$(B)/%,$(BENCH_SRC))
 
