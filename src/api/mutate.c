@@ -276,7 +276,7 @@ static void put_refusal(struct exchange *x, struct buf *out, void *arg)
 
 static void answer(struct exchange *x, const struct mutation *m, const struct dir_result *r)
 {
-    exchange_printf_header(x, "Cadastre-Revision", "%" PRIu64, r->revision);
+    exchange_u64_header(x, "Cadastre-Revision", r->revision);
     if (r->replayed) {
         exchange_set_header(x, "Idempotency-Replayed", "true");
     }
