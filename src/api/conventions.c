@@ -246,9 +246,9 @@ void reply_no_partition(struct exchange *x,
 void set_read_headers(struct exchange *x, dir_rev revision)
 {
     uint64_t staleness = control_staleness_ms(exchange_api(x)->control);
-    exchange_printf_header(x, "Cadastre-Revision", "%" PRIu64, revision);
-    exchange_printf_header(x, "Cadastre-Staleness-Ms", "%" PRIu64,
-                           staleness > PARSE_INT_MAX ? PARSE_INT_MAX : staleness);
+    exchange_u64_header(x, "Cadastre-Revision", revision);
+    exchange_u64_header(x, "Cadastre-Staleness-Ms",
+                        staleness > PARSE_INT_MAX ? PARSE_INT_MAX : staleness);
 }
 
 void reply_read(struct exchange *x, dir_rev revision)

@@ -201,7 +201,7 @@ static void reply_members(struct exchange *x, const struct change *c)
     buf_put_u8(out, ',');
     put_servers(out, v, &status);
     buf_put_u8(out, '}');
-    exchange_printf_header(x, "Cadastre-Revision", "%" PRIu64, v->revision);
+    exchange_u64_header(x, "Cadastre-Revision", v->revision);
     view_leave();
     exchange_reply(x, c->status, NULL);
 }
@@ -380,7 +380,7 @@ static void snapshot_ready(struct exchange *x, void *arg)
         const struct dir_view *v = view_enter(api_slot(x));
         buf_printf(exchange_out(x), "{\"revision\":%" PRIu64 ",\"applied_index\":%" PRIu64 "}",
                    v->revision, v->applied_index);
-        exchange_printf_header(x, "Cadastre-Revision", "%" PRIu64, v->revision);
+        exchange_u64_header(x, "Cadastre-Revision", v->revision);
         view_leave();
         exchange_reply(x, 202, NULL);
     }

@@ -223,7 +223,7 @@ static void chunk(struct exchange *x,
     m->bounds = bounds + first;
     m->bound_count = count - first;
     m->chunked = m->bound_count > 0 || c->create.partitions > DIR_CREATE_BATCH;
-    c->create.more = m->chunked;
+    c->create.more = m->bound_count > 0; /* apply knows the chunks of tokens by their number */
 }
 
 /* A placement as protobuf wants it. */

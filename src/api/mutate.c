@@ -275,7 +275,7 @@ static void answer(struct exchange *x, const struct mutation *m, const struct di
         exchange_set_header(x, "Idempotency-Replayed", "true");
     }
     if (r->err.code == ERR_OK) {
-        exchange_printf_header(x, "Cadastre-Revision", "%" PRIu64, r->revision);
+        exchange_u64_header(x, "Cadastre-Revision", r->revision);
         m->render(x, m, r);
     } else {
         /* The members only read it. */

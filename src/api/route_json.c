@@ -269,8 +269,15 @@ void route_put(struct buf *b, const struct route_image *r)
 
 void route_etag(const struct route_image *r, char out[ROUTE_ETAG_SIZE])
 {
-    (void)snprintf(out, ROUTE_ETAG_SIZE, "\"%" PRIu64 "-%" PRIu64 "-%" PRIu64 "\"", r->partition,
-                   r->epoch, r->mod_revision);
+    uint8_t *at = (uint8_t *)out;
+    *at++ = '"';
+    at = put_u64(at, r->partition);
+    *at++ = '-';
+    at = put_u64(at, r->epoch);
+    *at++ = '-';
+    at = put_u64(at, r->mod_revision);
+    *at++ = '"';
+    *at = '\0';
 }
 
 void bound_put(struct buf *b, bool hex, struct slice bound)

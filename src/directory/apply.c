@@ -174,7 +174,7 @@ static void flush_counts(struct apply *a)
         if (n == NULL || c->slots[i].delta == 0) {
             continue;
         }
-        struct dir_node *copy = row_copy(n, sizeof *n);
+        struct dir_node *copy = row_copy(n, dir_node_size(n));
         copy->partition_count = (uint64_t)((int64_t)n->partition_count + c->slots[i].delta);
         apply_put(a, copy);
     }

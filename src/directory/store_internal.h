@@ -24,6 +24,7 @@ enum {
     STORE_FORMAT = 1,             /* of the file and of the snapshot around it */
     STORE_BATCH_EFFECTS = 1000,   /* in one transaction */
     STORE_BATCH_ROWS = 20000,     /* after which a batch takes no more effects */
+    STORE_GATHER_MS = 50,         /* how long effects wait for more of them */
     STORE_TRIM_ROWS = 2000,       /* history rows deleted between two batches */
     STORE_TRIM_STEP = 256,        /* revisions that may be past retention before they are trimmed */
     STORE_COMMANDS_MAX = 1 << 20, /* audit rows; the oldest make room */
@@ -171,6 +172,7 @@ struct store {
     struct dir_effects *head, *tail;
     _Atomic uint64_t pushed, done; /* effects, ever */
     bool stop, hold, held;
+    unsigned waiting; /* threads that wait for what is queued: it is written at once */
     struct store_snapshot *snapshot; /* the one being made, until its end */
     _Atomic uint64_t revision, index, image_bytes;
     struct store_writer writer; /* the thread's, or whoever holds it */
