@@ -310,6 +310,7 @@ static size_t read_labels(struct mutation *m, struct registration *r, const char
 {
     json_t *given = json_in_object(&m->in, member, false), *value;
     size_t first = strcmp(member, "capacity") == 0 ? DIR_LABELS_MAX : 0, n = 0;
+    struct json_in in;
     const char *name;
     if (given == NULL) {
         return 0;
@@ -318,16 +319,13 @@ static size_t read_labels(struct mutation *m, struct registration *r, const char
         json_in_fail(&m->in, member, ERR_INVALID_REQUEST, "at most %d of them", DIR_LABELS_MAX);
         return 0;
     }
+    json_in_open(&in, given, first > 0 ? "/capacity" : "/labels", &m->err);
     json_object_foreach(given, name, value)
     {
         Cadastre__Label *label = &r->labels[first + n];
         cadastre__label__init(label);
         label->name = text_lent(name);
         if (!parse_is_name(slice_of(name, strlen(name))) || !read_value(r, label, value, n)) {
-            struct json_in in;
-            char base[40];
-            (void)snprintf(base, sizeof base, "/%s", member);
-            json_in_open(&in, given, base, &m->err);
             json_in_fail(&in, name, ERR_INVALID_REQUEST,
                          first > 0 ? "must be a name and an integer"
                                    : "must be a name and a text of 1 to 63 bytes");
@@ -346,11 +344,10 @@ static void read_copies(struct mutation *m)
     bool present = false;
     (void)json_in_u64(&m->in, "previous_session", false, 0, PARSE_INT_MAX, &present);
     for (size_t i = 0; i < json_array_size(copies) && m->in.code == ERR_OK; i++) {
-        json_t *item = json_array_get(copies, i);
         struct json_in in;
-        char base[40];
-        (void)snprintf(base, sizeof base, "/copies/%zu", i);
-        json_in_open(&in, item, base, &m->err);
+        char at[32];
+        (void)snprintf(at, sizeof at, "/copies/%zu", i);
+        json_in_open(&in, json_array_get(copies, i), at, &m->err);
         (void)json_in_name(&in, "keyspace", true);
         (void)json_in_u64(&in, "partition", true, 0, PARSE_INT_MAX, NULL);
         (void)json_in_u64(&in, "copy", true, 0, PARSE_INT_MAX, NULL);

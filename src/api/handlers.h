@@ -152,6 +152,9 @@ struct mutation {
     struct err err;
     uint8_t digest[16];
     char idempotency_key[DIR_IDEMPOTENCY_KEY_MAX + 1];
+    /* Runs once the outcome is there, or is given up, before the answer; NULL: nothing. */
+    void (*settled)(void *arg);
+    void *settled_arg;
     /* A creation in chunks. */
     const struct slice *bounds;
     uint64_t bound_count;

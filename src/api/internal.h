@@ -256,6 +256,8 @@ struct head {
 void request_head_open(struct head *h, struct exchange *x, const char *method, const char *version);
 void request_head_line(struct head *h, struct slice name, struct slice value);
 void request_head_close(struct head *h, const char *end);
+/* In place of the head: its Content-Length can't be read. */
+void request_bad_length(struct exchange *x);
 /* False: the connection must be closed at once. */
 bool request_body(struct exchange *x, const char *data, size_t len);
 void request_complete(struct exchange *x);

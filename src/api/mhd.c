@@ -5,11 +5,13 @@
 
 #include "base/assert.h"
 #include "base/mem.h"
+#include "base/parse.h"
 
 #include <arpa/inet.h>
 #include <microhttpd.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 
 enum { MHD_RUNS_MAX = 16 };
 
@@ -181,6 +183,38 @@ void mhd_resume(struct exchange *x)
     MHD_resume_connection(x->conn->mhd);
 }
 
+/* --- what it refuses by itself --- */
+
+/* Whether it can't read the length that this request claims. */
+static bool length_is_bad(const struct exchange *x)
+{
+    const char *value = NULL;
+    size_t len = 0;
+    uint64_t n;
+    return MHD_lookup_connection_value_n(x->conn->mhd, MHD_HEADER_KIND, "Content-Length", 14,
+                                         &value, &len) == MHD_YES &&
+           mhd_header(x, "Transfer-Encoding") == NULL &&
+           (value == NULL || strlen(value) != len || !parse_u64(value, UINT64_MAX, &n));
+}
+
+/* libmicrohttpd 0.9.75 answers such a length itself, before it asks anybody, and sends the head of
+ * that answer twice. Its log tells just before; which request it means is found by looking. After
+ * an answer by hand the socket takes no other. */
+static void on_log(void *worker, const char *fmt, va_list args)
+{
+    struct worker *w = worker;
+    (void)args;
+    if (strstr(fmt, "Content-Length") == NULL) {
+        return;
+    }
+    for (struct conn *c = w->conns; c != NULL; c = c->next) {
+        if (c->x != NULL && c->x->state == X_HEAD && length_is_bad(c->x)) {
+            request_bad_length(c->x);
+            (void)shutdown(c->fd, SHUT_WR);
+        }
+    }
+}
+
 /* --- answers --- */
 
 static ssize_t on_pull(void *exchange, uint64_t pos, char *buf, size_t max)
@@ -260,6 +294,7 @@ bool mhd_open(struct worker *w)
 {
     const struct http_options *o = &w->server->options;
     struct MHD_OptionItem options[] = {
+        {MHD_OPTION_EXTERNAL_LOGGER, (intptr_t)on_log, w},
         {MHD_OPTION_LISTEN_SOCKET, w->listen_fd, NULL},
         {MHD_OPTION_CONNECTION_MEMORY_LIMIT, HTTP_CONNECTION_MEMORY, NULL},
         {MHD_OPTION_CONNECTION_LIMIT, (intptr_t)o->connections_max + 2 * HTTP_EXCESS_MAX, NULL},
@@ -272,7 +307,8 @@ bool mhd_open(struct worker *w)
         {MHD_OPTION_URI_LOG_CALLBACK, (intptr_t)on_target, w},
         {MHD_OPTION_UNESCAPE_CALLBACK, (intptr_t)on_unescape, w},
         {MHD_OPTION_END, 0, NULL}};
-    unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_SUPPRESS_DATE_NO_CLOCK;
+    unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_SUPPRESS_DATE_NO_CLOCK |
+                     MHD_USE_ERROR_LOG;
     w->daemon = MHD_start_daemon(flags, 0, on_accept, w, on_request, w, MHD_OPTION_ARRAY, options,
                                  MHD_OPTION_END);
     return w->daemon != NULL;

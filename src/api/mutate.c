@@ -287,9 +287,17 @@ static void answer(struct exchange *x, const struct mutation *m, const struct di
     }
 }
 
+static void settle(const struct mutation *m)
+{
+    if (m->settled != NULL) {
+        m->settled(m->settled_arg);
+    }
+}
+
 static void outcome_ready(struct exchange *x, void *arg)
 {
     struct handover *h = arg;
+    settle(exchange_state(x));
     if (!reply_outcome(x, h->status, h->leader_url)) {
         answer(x, exchange_state(x), h->result);
     }
@@ -298,6 +306,7 @@ static void outcome_ready(struct exchange *x, void *arg)
 
 static void outcome_gone(struct exchange *x, bool timed_out)
 {
+    settle(exchange_state(x));
     if (timed_out) {
         (void)reply_outcome(x, ERR_OUTCOME_UNKNOWN, "");
     }

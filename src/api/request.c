@@ -387,6 +387,16 @@ static bool answer_by_hand(struct exchange *x, const struct err *e)
     return false;
 }
 
+void request_bad_length(struct exchange *x)
+{
+    struct head h = {.x = x};
+    struct err e;
+    name_request(&h);
+    (void)err_set(&e, ERR_INVALID_REQUEST, "Content-Length is not a plain number");
+    count_add(&x->worker->count.bad_requests, 1);
+    (void)answer_by_hand(x, &e);
+}
+
 /* Memory for bodies is one account of the whole server. */
 static bool charge(struct exchange *x)
 {

@@ -102,6 +102,10 @@ struct store_header {
     struct slice image; /* borrows from the snapshot */
 };
 
+void store_header_encode(uint8_t out[STORE_HEADER_SIZE],
+                         uint64_t index,
+                         const struct dir_view_meta *meta,
+                         struct slice image);
 /* ERR_CORRUPT when magic, format or a checksum is wrong. */
 enum err_code
 store_header_parse(struct slice snapshot, struct store_header *h, struct err *e) MUST_CHECK;

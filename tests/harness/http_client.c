@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
@@ -18,14 +19,37 @@
 
 enum { BODY_MAX = 64 << 20 };
 
-void client_open(struct client *c, uint16_t port)
+/* From 127.0.0.`source`; false when that address has no free port left. */
+static bool connect_from(struct client *c, uint16_t port, unsigned source)
 {
     struct sockaddr_in to = {
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    buf_init(&c->in, BODY_MAX);
+    struct sockaddr_in from = {.sin_family = AF_INET,
+                               .sin_addr.s_addr = htonl((INADDR_LOOPBACK & ~0xffU) | source)};
+    int yes = 1;
     c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     ASSERT(c->fd >= 0);
-    ASSERT(connect(c->fd, (struct sockaddr *)&to, sizeof to) == 0);
+    ASSERT(setsockopt(c->fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &yes, sizeof yes) == 0);
+    ASSERT(bind(c->fd, (struct sockaddr *)&from, sizeof from) == 0);
+    if (connect(c->fd, (struct sockaddr *)&to, sizeof to) == 0) {
+        return true;
+    }
+    if (errno != EADDRNOTAVAIL) {
+        (void)fprintf(stderr, "connect: %s\n", strerror(errno));
+        abort();
+    }
+    (void)close(c->fd);
+    return false;
+}
+
+void client_open(struct client *c, uint16_t port)
+{
+    unsigned source = 1;
+    buf_init(&c->in, BODY_MAX);
+    while (!connect_from(c, port, source)) {
+        source++;
+        ASSERT(source < 255);
+    }
 }
 
 void client_close(struct client *c)
