@@ -66,6 +66,7 @@ LIB_OBJ   := $(call obj,$(BASE_SRC) $(DIRECTORY_SRC) $(RAFT_SRC) $(CONTROL_SRC) 
 all: $(B)/cadastred $(B)/cadastre ## The server and the command line tool, in build/release
 
 $(B)/libcadastred.a: $(LIB_OBJ)
+	@pkg-config --exact-version=0.15.0 raft || { echo "libraft 0.15.0 is needed: src/raft/guard.h is for it alone" >&2; exit 1; }
 	@rm -f $@
 	$(Q)ar rcs $@ $^
 
