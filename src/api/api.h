@@ -9,12 +9,12 @@
 struct api;
 
 struct api_options {
-    const char *addr;        /* host:port to listen on; "" of port 0 takes any */
-    unsigned threads;        /* 0: the number of cores, at most 8 */
+    const char *addr;         /* host:port to listen on; "" of port 0 takes any */
+    unsigned threads;         /* 0: the number of cores, at most 8 */
     unsigned connections_max; /* 0: 20000, or what RLIMIT_NOFILE leaves */
-    const char *version;     /* for /metrics and the Server header */
-    const char *scratch_dir; /* where backups are made before they are sent; NULL: TMPDIR, or /tmp */
-    uint64_t election_ms;    /* 0: 1000. A server is ready if it heard a leader within twice that. */
+    const char *version;      /* for /metrics and the Server header */
+    const char *scratch_dir;  /* where backups are made to be sent; NULL: TMPDIR, or /tmp */
+    uint64_t election_ms; /* 0: 1000. A server is ready if it heard a leader within twice that. */
 };
 
 /* Listens and serves until the process ends. ERR_IO naming the address when it is in use. */
@@ -26,7 +26,8 @@ enum err_code api_start(struct control *control,
 uint16_t api_port(const struct api *api);
 /* Stops taking connections and lets what runs end: for a shutdown. Any thread. */
 void api_drain(struct api *api);
-/* Ends it all, for tests. The feed may still publish: its listener must be gone or the loop ended before. */
+/* Ends it all, for tests. The feed may still publish: its listener must be gone or the loop ended
+ * before. */
 void api_stop(struct api *api);
 
 #endif

@@ -217,7 +217,7 @@ static bool on_event(void *arg, const struct store_event *ev)
     const struct store_version *version = &ev->version;
     if (ev->revision != g->revision) {
         flush(g);
-        if (c->count >= c->limit || g->out->len >= FOLLOW_CATCH_UP_MAX) {
+        if (c->count >= c->limit || g->out->len >= c->bytes_max) {
             c->cut = true;
             return false;
         }

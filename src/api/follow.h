@@ -8,8 +8,11 @@
 #include "directory/feed.h"
 
 enum {
-    FOLLOW_READ_MAX = 64,           /* changes taken from the ring at a time */
-    FOLLOW_CATCH_UP_MAX = 16 << 20, /* bytes of older changes read from the store for one answer */
+    FOLLOW_READ_MAX = 16, /* changes taken from the ring at a time */
+    /* Bytes of changes in one answer, and of those from the store before a stream; the revision
+     * that passes the former is still given whole, beyond the latter the watcher is reset. */
+    FOLLOW_BYTES_MAX = 4 << 20,
+    FOLLOW_PREFACE_MAX = 1 << 20,
     FOLLOW_HEARTBEAT_MS = 15000
 };
 
@@ -42,7 +45,7 @@ bool follow_wants(const struct follow *f, const struct dir_change *c);
 
 /* The change as JSON, made once and shared; lives as long as the change. */
 struct slice change_json(struct dir_change *c);
-/* As a list's next item, or as a server-sent event. */
+/* As a list's next item, or as a server-sent event with its id. */
 void change_put(struct buf *out, bool sse, bool first, dir_rev revision, struct slice json);
 
 /* Reads changes older than the ring from the store, in (f->since, upto], as list items or events.
@@ -52,8 +55,9 @@ struct catch_up {
     bool sse;
     dir_rev upto;
     uint64_t limit, count;
+    size_t bytes_max;
     dir_rev last; /* everything up to here has been read */
-    bool cut;     /* by limit or by FOLLOW_CATCH_UP_MAX */
+    bool cut;     /* by limit or bytes_max */
 };
 enum err_code catch_up_read(struct catch_up *c, struct buf *out, struct err *e) MUST_CHECK;
 

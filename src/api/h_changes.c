@@ -82,49 +82,65 @@ static void catch_up_start(struct exchange *x, const struct changes *c, dir_rev 
     j->job.answer = catch_up_answer;
     j->job.close = catch_up_close;
     follow_copy(&c->follow, &j->follow);
-    j->catch_up = (struct catch_up){.follow = &j->follow, .upto = upto, .limit = c->limit};
+    j->catch_up = (struct catch_up){
+        .follow = &j->follow, .upto = upto, .limit = c->limit, .bytes_max = FOLLOW_BYTES_MAX};
     job_start(x, &j->job);
 }
 
 /* --- from the ring --- */
 
-enum found { FOUND_ALL, FOUND_TOO_OLD, FOUND_OVERSIZE };
+enum found { FOUND_ALL, FOUND_ENOUGH, FOUND_TOO_OLD, FOUND_OVERSIZE };
 
-static enum found take(struct changes *c, struct dir_change **got, int64_t n)
+/* Whether the answer is long enough, at the end of a revision. */
+static bool is_full(const struct changes *c)
+{
+    return c->count >= c->limit || c->items.len >= FOLLOW_BYTES_MAX;
+}
+
+/* Takes changes up to the end of the revision at which the answer is full; `*ret_seen` is that
+ * revision then. */
+static enum found take(struct changes *c, struct dir_change **got, int64_t n, dir_rev *ret_seen)
 {
     enum found found = FOUND_ALL;
+    bool full = false;
     for (int64_t i = 0; i < n; i++) {
-        if (found == FOUND_ALL && follow_wants(&c->follow, got[i])) {
-            if (got[i]->oversize) {
+        struct dir_change *change = got[i];
+        full = full || (i > 0 && is_full(c) && change->revision != *ret_seen);
+        if (!full) {
+            *ret_seen = change->revision;
+        }
+        if (!full && found == FOUND_ALL && follow_wants(&c->follow, change)) {
+            if (change->oversize) {
                 found = FOUND_OVERSIZE;
             } else {
-                change_put(&c->items, false, c->count++ == 0, got[i]->revision,
-                           change_json(got[i]));
+                change_put(&c->items, false, c->count++ == 0, change->revision,
+                           change_json(change));
             }
         }
-        change_unref(got[i]);
+        change_unref(change);
     }
-    return found;
+    return full ? FOUND_ENOUGH : found;
 }
 
 static enum found read_ring(struct changes *c, dir_rev upto)
 {
     struct dir_feed *feed = control_feed(c->follow.api->control);
     struct dir_change *got[FOLLOW_READ_MAX];
-    while (c->count < c->limit && c->follow.since < upto) {
+    enum found found = FOUND_ALL;
+    while (found == FOUND_ALL && !is_full(c) && c->follow.since < upto) {
         uint64_t want = c->limit - c->count;
-        dir_rev last = c->follow.since;
+        dir_rev last = c->follow.since, seen = last;
         int64_t n = feed_read(feed, c->follow.keyspace->id, c->follow.since, upto, got,
                               want < FOLLOW_READ_MAX ? want : FOLLOW_READ_MAX, &last);
         if (n < 0) {
             return FOUND_TOO_OLD;
         }
-        if (take(c, got, n) == FOUND_OVERSIZE) {
-            return FOUND_OVERSIZE;
+        found = take(c, got, n, &seen);
+        if (found != FOUND_OVERSIZE) {
+            follow_seen(&c->follow, found == FOUND_ENOUGH ? seen : last);
         }
-        follow_seen(&c->follow, last);
     }
-    return FOUND_ALL;
+    return found;
 }
 
 static void changes_ready(struct exchange *x, void *arg)
@@ -145,7 +161,7 @@ static void changes_go(struct exchange *x, const struct dir_view *v)
 {
     struct changes *c = exchange_state(x);
     enum found found = read_ring(c, v->revision);
-    if (found == FOUND_OVERSIZE) {
+    if (found == FOUND_OVERSIZE && c->count == 0) {
         reply_compacted(x, v, "a change was too large to carry: fetch the map again");
     } else if (c->count > 0) {
         reply_changes(x, c);

@@ -91,16 +91,14 @@ static void put_partition(struct diff_job *j, uint64_t id)
 {
     struct buf *out = &j->job.out;
     bool had = j->before.len > 0, has = j->after.len > 0;
+    const char *change = had && has ? "changed" : has ? "created" : "retired";
     if (!had && !has) {
         return; /* it came and went in between */
     }
     if (j->list.count++ > 0) {
         buf_put_u8(out, ',');
     }
-    buf_printf(out, "{\"partition\":%" PRIu64 ",\"change\":\"%s\"", id,
-               !had  ? "created"
-               : has ? "changed"
-                     : "retired");
+    buf_printf(out, "{\"partition\":%" PRIu64 ",\"change\":\"%s\"", id, change);
     if (had) {
         buf_put_str(out, ",\"before\":");
         buf_put(out, j->before.data, j->before.len);

@@ -223,7 +223,7 @@ static void chunk(struct exchange *x,
     m->bounds = bounds + first;
     m->bound_count = count - first;
     m->chunked = m->bound_count > 0 || c->create.partitions > DIR_CREATE_BATCH;
-    c->create.more = m->chunked;
+    c->create.more = m->bound_count > 0; /* apply knows the chunks of tokens by their number */
 }
 
 /* A placement as protobuf wants it. */
@@ -441,7 +441,7 @@ render_keyspace(struct exchange *x, const struct mutation *m, const struct dir_r
 {
     struct buf *out = exchange_out(x);
     (void)m;
-    keyspace_put_open(out, r->keyspace, UINT64_MAX, UINT64_MAX);
+    keyspace_put_open(out, r->keyspace, r->partitions, UINT64_MAX);
     buf_printf(out, ",\"revision\":%" PRIu64 "}", r->revision);
     exchange_reply(x, 200, NULL);
 }

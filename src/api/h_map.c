@@ -64,14 +64,13 @@ static bool wants_ndjson(const struct exchange *x)
     return accept != NULL && strstr(accept, "application/x-ndjson") != NULL;
 }
 
-static void get_map(struct exchange *x, const struct dir_view *v)
+static void get_map(struct exchange *x)
 {
     static const struct stream_ops ops = {map_next, map_end};
     const struct dir_view *pinned = view_pin(api_slot(x));
     const struct dir_keyspace *ks = read_keyspace(x, pinned);
     char etag[32];
     struct map_stream *s;
-    (void)v;
     (void)snprintf(etag, sizeof etag, "\"%" PRIu64 "\"", pinned->revision);
     if (ks == NULL || reply_not_modified(x, etag, pinned->revision)) {
         view_unpin(pinned);
@@ -88,5 +87,5 @@ static void get_map(struct exchange *x, const struct dir_view *v)
 
 void h_map(struct exchange *x)
 {
-    read_begin(x, get_map);
+    read_begin_pinning(x, get_map);
 }

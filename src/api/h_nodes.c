@@ -86,9 +86,9 @@ static void put_node_open(struct buf *b, const struct dir_node *n, const struct 
     buf_printf(b, ",\"state\":\"%s\",\"scheduling\":\"%s\",\"lease\":%s,\"labels\":",
                n->lost ? "down" : "up", scheduling_name(n->scheduling),
                n->is_static ? "\"static\"" : "null");
-    put_labels(b, n->labels, n->label_count, false);
+    put_labels(b, n->tags, n->label_count, false);
     buf_put_str(b, ",\"capacity\":");
-    put_labels(b, n->capacity, n->capacity_count, true);
+    put_labels(b, dir_node_capacity(n), n->capacity_count, true);
     buf_printf(b, ",\"session\":%" PRIu64 ",\"partitions\":{\"total\":%" PRIu64, n->session,
                n->partition_count);
     if (counts != NULL) {
@@ -107,7 +107,7 @@ static void get_one(struct exchange *x, const struct dir_view *v)
     struct role_counts counts = {0};
     bool counted;
     if (n == NULL) {
-        reply_problem(x, ERR_NODE_NOT_FOUND, "there is no node of this name");
+        reply_missing(x, v, ERR_NODE_NOT_FOUND, "there is no node of this name");
         return;
     }
     counts.node = n->id;

@@ -32,8 +32,8 @@ void operation_put_open(struct buf *b, const struct dir_operation *op)
     put_node(b, "destination", op->destination_name);
     buf_printf(b,
                ",\"epoch_before\":%" PRIu64 ",\"epoch_after\":%" PRIu64
-               ",\"progress\":{\"bytes_done\":0,\"bytes_total\":0},\"stages\":[{\"stage\":\"DONE\","
-               "\"at\":",
+               ",\"progress\":{\"bytes_done\":0,\"bytes_total\":0,\"chunk\":0,\"lag_bytes\":0,"
+               "\"rate_bytes_per_s\":0,\"eta_ms\":0},\"stages\":[{\"stage\":\"DONE\",\"at\":",
                op->epoch_before, op->epoch_after);
     json_put_time(b, op->at_ms);
     buf_put_str(b, ",\"by\":");
@@ -47,7 +47,7 @@ static void get_one(struct exchange *x, const struct dir_view *v)
     uint64_t id;
     const struct dir_operation *op = path_id(x, 0, &id) ? view_operation(v, id) : NULL;
     if (op == NULL) {
-        reply_problem(x, ERR_OPERATION_NOT_FOUND, "there is no operation of this id");
+        reply_missing(x, v, ERR_OPERATION_NOT_FOUND, "there is no operation of this id");
         return;
     }
     operation_put_open(out, op);
@@ -82,7 +82,7 @@ one_of(struct exchange *x, const char *name, const char *value, const char *cons
 static bool read_filters(struct exchange *x, struct filters *f)
 {
     static const char *const states[] = {"queued", "running", "done", "aborted", "failed", NULL};
-    static const char *const kinds[] = {"move", "transfer", "replica", "failover", NULL};
+    static const char *const kinds[] = {"move", NULL};
     return param_text(x, "state", f->state, sizeof f->state) &&
            param_text(x, "keyspace", f->keyspace, sizeof f->keyspace) &&
            param_text(x, "node", f->node, sizeof f->node) &&

@@ -17,9 +17,23 @@ struct watch {
     struct buf preface; /* retry, and what came from the store */
     dir_rev told;       /* the last id that the client has */
     uint64_t beat_ms;
-    bool reset; /* tell it to start again, and end */
+    /* Changes taken from the ring and not yet sent: references. A large one goes out in pieces, so
+     * that a watcher's memory does not grow with it. */
+    struct dir_change *taken[FOLLOW_READ_MAX];
+    unsigned taken_at, taken_count;
+    dir_rev taken_upto; /* what has been seen when they are sent */
+    size_t sent;        /* of the JSON of taken[taken_at] */
+    bool begun;         /* its head is sent */
+    bool reset;         /* tell it to start again, and end */
     bool ended;
 };
+
+static void drop_taken(struct watch *w)
+{
+    while (w->taken_at < w->taken_count) {
+        change_unref(w->taken[w->taken_at++]);
+    }
+}
 
 static void put_reset(struct watch *w, struct buf *out)
 {
@@ -30,44 +44,99 @@ static void put_reset(struct watch *w, struct buf *out)
                v->revision, v->revision, v->generation);
     view_leave();
     w->ended = true;
+    drop_taken(w);
 }
 
-static void put_changes(struct watch *w, struct buf *out, struct dir_change **got, int64_t n)
+/* The id is the revision, once the whole revision is there: a client that resumes from an id must
+ * not miss the rest of it. */
+static void put_head(struct watch *w, struct buf *out, const struct dir_change *c)
 {
-    for (int64_t i = 0; i < n; i++) {
-        if (!w->ended && follow_wants(&w->follow, got[i])) {
-            if (got[i]->oversize) {
-                put_reset(w, out);
-            } else {
-                change_put(out, true, false, got[i]->revision, change_json(got[i]));
-                w->told = got[i]->revision;
-                w->ended = got[i]->kind == DIR_CHANGE_DELETE;
-            }
-        }
-        change_unref(got[i]);
+    bool last =
+        w->taken_at + 1 == w->taken_count || w->taken[w->taken_at + 1]->revision != c->revision;
+    if (last) {
+        buf_printf(out, "id: %" PRIu64 "\n", c->revision);
+        w->told = c->revision;
     }
+    buf_put_str(out, "event: change\ndata: ");
+    w->begun = true;
+    w->sent = 0;
+}
+
+/* Sends the present change on, up to `until` bytes in `out`; false when that was not all. */
+static bool put_change(struct watch *w, struct buf *out, size_t until)
+{
+    struct dir_change *c = w->taken[w->taken_at];
+    struct slice json = change_json(c);
+    size_t n = json.len - w->sent;
+    if (!w->begun) {
+        put_head(w, out, c);
+        n = json.len;
+    }
+    if (out->len + n > until) {
+        n = until > out->len ? until - out->len : 1;
+    }
+    buf_put(out, json.data + w->sent, n);
+    w->sent += n;
+    if (w->sent < json.len) {
+        return false;
+    }
+    buf_put_str(out, "\n\n");
+    w->begun = false;
+    w->ended = c->kind == DIR_CHANGE_DELETE;
+    change_unref(c);
+    w->taken_at++;
+    return true;
+}
+
+/* False when there is more to send. */
+static bool put_taken(struct watch *w, struct buf *out, size_t until)
+{
+    while (w->taken_at < w->taken_count) {
+        struct dir_change *c = w->taken[w->taken_at];
+        if (!follow_wants(&w->follow, c)) {
+            change_unref(c);
+            w->taken_at++;
+        } else if (c->oversize) {
+            put_reset(w, out);
+        } else if (!put_change(w, out, until)) {
+            return false;
+        }
+        if (w->ended) {
+            drop_taken(w);
+        }
+    }
+    return true;
 }
 
 /* False when there may be more. */
 static bool read_ring(struct watch *w, struct buf *out, dir_rev upto, size_t until)
 {
     struct dir_feed *feed = control_feed(w->follow.api->control);
-    struct dir_change *got[FOLLOW_READ_MAX];
-    while (w->follow.since < upto && !w->ended) {
+    while (put_taken(w, out, until) && !w->ended) {
         dir_rev last = w->follow.since;
-        int64_t n = feed_read(feed, w->follow.keyspace->id, w->follow.since, upto, got,
-                              FOLLOW_READ_MAX, &last);
-        if (n < 0) {
-            put_reset(w, out);
+        int64_t n;
+        if (w->taken_count > 0) {
+            follow_seen(&w->follow, w->taken_upto);
+            w->taken_at = w->taken_count = 0;
+        }
+        if (w->follow.since >= upto) {
             return true;
         }
-        put_changes(w, out, got, n);
-        follow_seen(&w->follow, last);
         if (out->len >= until) {
             return false;
         }
+        n = feed_read(feed, w->follow.keyspace->id, w->follow.since, upto, w->taken,
+                      FOLLOW_READ_MAX, &last);
+        if (n < 0) {
+            put_reset(w, out);
+        } else if (n == 0) {
+            follow_seen(&w->follow, last);
+        } else {
+            w->taken_count = (unsigned)n;
+            w->taken_upto = last;
+        }
     }
-    return true;
+    return w->ended;
 }
 
 /* With the id when it moved on without an event for this watcher: what it resumes from stays fresh.
@@ -115,6 +184,7 @@ static enum stream_next watch_next(void *state, struct buf *out, uint64_t *ret_a
 static void watch_end(void *state)
 {
     struct watch *w = state;
+    drop_taken(w);
     follow_close(&w->follow);
     buf_close(&w->preface);
     mem_free(w);
@@ -188,8 +258,11 @@ static void catch_up_start(struct exchange *x, struct watch *w, dir_rev upto)
     j->job.answer = catch_up_answer;
     j->job.close = catch_up_close;
     j->watch = w;
-    j->catch_up =
-        (struct catch_up){.follow = &w->follow, .sse = true, .upto = upto, .limit = UINT64_MAX};
+    j->catch_up = (struct catch_up){.follow = &w->follow,
+                                    .sse = true,
+                                    .upto = upto,
+                                    .limit = UINT64_MAX,
+                                    .bytes_max = FOLLOW_PREFACE_MAX};
     job_start(x, &j->job);
 }
 
@@ -221,35 +294,48 @@ static bool read_since(struct exchange *x, struct follow *f)
     return false;
 }
 
-static void get_watch(struct exchange *x, const struct dir_view *v)
+/* NULL when answered. */
+static struct watch *open_watch(struct exchange *x, const struct dir_view *v)
 {
     struct watch *w = mem_zalloc(sizeof *w);
     buf_init(&w->preface, API_RESPONSE_MAX);
     if (!follow_open(x, v, &w->follow)) {
         watch_end(w);
-        return;
+        return NULL;
     }
     w->follow.since = v->revision;
     if (!read_since(x, &w->follow)) {
         watch_end(w);
-        return;
+        return NULL;
     }
     w->told = w->follow.since;
-    if (w->follow.generation != v->generation || w->follow.since < v->compacted) {
-        w->reset = true;
-        stream(x, w);
-    } else if (w->follow.since > v->revision) {
+    w->reset = w->follow.generation != v->generation || w->follow.since < v->compacted;
+    if (!w->reset && w->follow.since > v->revision) {
         reply_unavailable(x, ERR_BEHIND, "revision %" PRIu64 " was not reached yet",
                           w->follow.since);
         watch_end(w);
-    } else if (w->follow.since < feed_oldest(control_feed(w->follow.api->control))) {
-        catch_up_start(x, w, v->revision);
-    } else {
+        return NULL;
+    }
+    return w;
+}
+
+static void get_watch(struct exchange *x)
+{
+    const struct dir_view *v = view_pin(api_slot(x));
+    struct watch *w = open_watch(x, v);
+    dir_rev revision = v->revision;
+    view_unpin(v);
+    if (w == NULL) {
+        return;
+    }
+    if (w->reset || w->follow.since >= feed_oldest(control_feed(w->follow.api->control))) {
         stream(x, w);
+    } else {
+        catch_up_start(x, w, revision);
     }
 }
 
 void h_watch(struct exchange *x)
 {
-    read_begin(x, get_watch);
+    read_begin_pinning(x, get_watch);
 }

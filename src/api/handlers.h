@@ -64,6 +64,14 @@ bool path_id(const struct exchange *x, unsigned i, uint64_t *ret_id);
 /* --- answers --- */
 
 void reply_problem(struct exchange *x, enum err_code code, const char *fmt, ...) PRINTF_LIKE(3, 4);
+/* 404 of this code with the revision at which it is so. */
+void reply_missing(struct exchange *x,
+                   const struct dir_view *v,
+                   enum err_code code,
+                   const char *fmt,
+                   ...) PRINTF_LIKE(4, 5);
+/* For the members of a problem: the revision that it shows, with its header. */
+void put_revision(struct exchange *x, struct buf *out, dir_rev revision);
 /* 503 of this code with the present revision and the leader. */
 void reply_unavailable(struct exchange *x, enum err_code code, const char *fmt, ...)
     PRINTF_LIKE(3, 4);
@@ -95,7 +103,9 @@ typedef void (*read_fn)(struct exchange *x, const struct dir_view *v);
 /* Runs `fn` once the published view is what consistency, min_revision and max_staleness_ms ask for;
  * else answers itself. */
 void read_begin(struct exchange *x, read_fn fn);
-/* The same with consistency=linearizable whatever the request says. */
+/* The same outside of any view, for streams: `fn` pins one. */
+void read_begin_pinning(struct exchange *x, void (*fn)(struct exchange *x));
+/* As read_begin() with consistency=linearizable whatever the request says. */
 void read_begin_linearizable(struct exchange *x, read_fn fn);
 
 /* The keyspace of path variable 0, or NULL after a 404. */

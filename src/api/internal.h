@@ -109,6 +109,7 @@ struct conn {
     int fd;
     bool gone;   /* the peer closed its side */
     bool excess; /* over the limit of connections */
+    bool watched; /* is in the worker's own epoll set */
     bool linger; /* unread bytes may be on their way: close slowly */
     bool cut;
     uint32_t served;
@@ -168,6 +169,7 @@ struct worker {
     uint64_t random;
     struct api_param params[API_PARAMS_MAX]; /* scratch for parsing */
     struct buf scratch;                      /* a stream's piece before it is compressed */
+    struct buf head;                         /* an answer's headers while they are put together */
     struct lingerer lingerers[WORKER_LINGER_MAX];
     unsigned linger_count, gzip_count;
     bool draining;
@@ -204,6 +206,8 @@ void inbox_wake(const struct inbox *inbox);
 void conn_cut(struct conn *c);
 void conn_reset(struct conn *c);
 void conn_opened(struct conn *c);
+/* Before it is suspended: from now on the worker notices that the peer leaves. */
+void conn_watch(struct conn *c);
 void conn_closed(struct conn *c);
 
 /* timers.c: each exchange is in the heap once, at the time that was set last. */

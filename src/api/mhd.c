@@ -227,6 +227,35 @@ static ssize_t on_pull(void *exchange, uint64_t pos, char *buf, size_t max)
                      : (ssize_t)MHD_CONTENT_READER_END_WITH_ERROR;
 }
 
+/* For each header libmicrohttpd makes three allocations, so all go in as one, with marks where
+ * lines end: it refuses line ends, and they are put into its copy afterwards. No value has the
+ * mark, which is a control byte. */
+static bool add_headers(const struct exchange *x, struct MHD_Response *r)
+{
+    enum { MARK = 1 };
+    static const char first[] = "X-Request-Id", server[] = "\1\1Server: cadastre";
+    struct buf *head = &x->worker->head;
+    buf_reset(head);
+    buf_put_str(head, x->request_id);
+    buf_put(head, server, sizeof server - 1);
+    for (unsigned i = 0; i < x->header_count; i++) {
+        buf_put(head, "\1\1", 2);
+        buf_put_str(head, x->headers[i].name);
+        buf_put(head, ": ", 2);
+        buf_put_str(head, x->headers[i].value);
+    }
+    buf_put_u8(head, '\0');
+    if (head->overflow || MHD_add_response_header(r, first, (const char *)head->data) != MHD_YES) {
+        return false;
+    }
+    char *at = (char *)(uintptr_t)MHD_get_response_header(r, first);
+    while ((at = strchr(at, MARK)) != NULL) {
+        *at++ = '\r';
+        *at++ = '\n';
+    }
+    return true;
+}
+
 bool mhd_answer(struct exchange *x, bool stream)
 {
     static char nothing[1];
@@ -250,11 +279,7 @@ bool mhd_answer(struct exchange *x, bool stream)
          * instead. */
         (void)MHD_set_response_options(r, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END);
     }
-    bool ok = MHD_add_response_header(r, "X-Request-Id", x->request_id) == MHD_YES &&
-              MHD_add_response_header(r, "Server", "cadastre") == MHD_YES;
-    for (unsigned i = 0; ok && i < x->header_count; i++) {
-        ok = MHD_add_response_header(r, x->headers[i].name, x->headers[i].value) == MHD_YES;
-    }
+    bool ok = add_headers(x, r);
     if (ok && x->close_after) {
         ok = MHD_add_response_header(r, "Connection", "close") == MHD_YES;
     }

@@ -8,17 +8,31 @@
 
 #include <inttypes.h>
 
+struct reader {
+    read_fn in_view;
+    void (*pinning)(struct exchange *x);
+};
+
 struct read_wait {
-    read_fn fn;
+    struct reader reader;
     dir_rev min_revision;
     uint64_t deadline_ms;
     bool linearizable;
 };
 
-static void run(struct exchange *x, read_fn fn)
+/* Runs it when the published view has reached the revision; else false. */
+static bool run(struct exchange *x, const struct reader *r, dir_rev min_revision)
 {
-    fn(x, view_enter(api_slot(x)));
+    const struct dir_view *v = view_enter(api_slot(x));
+    bool reached = v->revision >= min_revision;
+    if (reached && r->in_view != NULL) {
+        r->in_view(x, v);
+    }
     view_leave();
+    if (reached && r->in_view == NULL) {
+        r->pinning(x);
+    }
+    return reached;
 }
 
 static void wait_gone(struct exchange *x, bool timed_out)
@@ -33,25 +47,15 @@ static void wait_gone(struct exchange *x, bool timed_out)
 static void wait_ready(struct exchange *x, void *arg)
 {
     const struct read_wait *w = exchange_state(x);
-    const struct dir_view *v = view_enter(api_slot(x));
     (void)arg;
-    if (v->revision >= w->min_revision) {
-        w->fn(x, v);
-    }
-    view_leave();
+    (void)run(x, &w->reader, w->min_revision); /* else it is woken again */
 }
 
 /* The view is confirmed, if it had to be; is it new enough? Following runs wait_ready at once, so
  * that nothing is missed in between. */
 static void reach(struct exchange *x, const struct read_wait *w)
 {
-    const struct dir_view *v = view_enter(api_slot(x));
-    bool reached = v->revision >= w->min_revision;
-    if (reached) {
-        w->fn(x, v);
-    }
-    view_leave();
-    if (!reached) {
+    if (!run(x, &w->reader, w->min_revision)) {
         exchange_park(x, wait_ready, wait_gone, w->deadline_ms);
         exchange_follow_feed(x);
     }
@@ -120,7 +124,7 @@ static bool fresh_enough(struct exchange *x)
     return false;
 }
 
-static void begin(struct exchange *x, read_fn fn, bool linearizable)
+static void begin(struct exchange *x, const struct reader *r, bool linearizable)
 {
     struct read_wait *w;
     dir_rev min_revision = 0;
@@ -131,11 +135,11 @@ static void begin(struct exchange *x, read_fn fn, bool linearizable)
         return;
     }
     if (!linearizable && min_revision == 0) {
-        run(x, fn);
+        (void)run(x, r, 0);
         return;
     }
     w = exchange_alloc(x, sizeof *w);
-    *w = (struct read_wait){.fn = fn,
+    *w = (struct read_wait){.reader = *r,
                             .min_revision = min_revision,
                             .deadline_ms = clock_mono_ms() + timeout_ms,
                             .linearizable = linearizable};
@@ -149,12 +153,17 @@ static void begin(struct exchange *x, read_fn fn, bool linearizable)
 
 void read_begin(struct exchange *x, read_fn fn)
 {
-    begin(x, fn, false);
+    begin(x, &(struct reader){.in_view = fn}, false);
+}
+
+void read_begin_pinning(struct exchange *x, void (*fn)(struct exchange *x))
+{
+    begin(x, &(struct reader){.pinning = fn}, false);
 }
 
 void read_begin_linearizable(struct exchange *x, read_fn fn)
 {
-    begin(x, fn, true);
+    begin(x, &(struct reader){.in_view = fn}, true);
 }
 
 const struct dir_keyspace *read_keyspace(struct exchange *x, const struct dir_view *v)
@@ -162,7 +171,7 @@ const struct dir_keyspace *read_keyspace(struct exchange *x, const struct dir_vi
     struct slice name = exchange_path(x, 0);
     const struct dir_keyspace *ks = view_keyspace(v, name);
     if (ks == NULL) {
-        reply_problem(x, ERR_KEYSPACE_NOT_FOUND, "there is no keyspace of this name");
+        reply_missing(x, v, ERR_KEYSPACE_NOT_FOUND, "there is no keyspace of this name");
     }
     return ks;
 }

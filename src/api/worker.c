@@ -3,7 +3,8 @@
  *
  * libmicrohttpd is only ever run with a timeout of zero: its own epoll loop hangs when exactly 128
  * events are ready at once. It does not notice that the peer of a suspended connection left, so
- * every connection is also in this loop's set, edge-triggered, for that event alone. And its idle
+ * a connection that was ever suspended is also in this loop's set, edge-triggered, for that event
+ * alone. And its idle
  * timeout is fed by any byte, so requests that trickle in and answers that nobody takes are found
  * by looking at all connections every now and then. */
 #include "api/internal.h"
@@ -164,19 +165,26 @@ void conn_opened(struct conn *c)
         w->sweep_ms = 0; /* it was not kept while there was nothing to look at */
     }
     w->conns = c;
-    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data.u64 = (uintptr_t)c};
-    if (epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, c->fd, &event) != 0) {
-        conn_cut(c);
-    }
     count_add(&w->count.accepted, 1);
+}
+
+void conn_watch(struct conn *c)
+{
+    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data.u64 = (uintptr_t)c};
+    if (!c->watched && epoll_ctl(c->worker->epoll_fd, EPOLL_CTL_ADD, c->fd, &event) != 0) {
+        c->gone = true; /* nobody would notice, so it is given up now */
+    }
+    c->watched = true;
 }
 
 void conn_closed(struct conn *c)
 {
     struct worker *w = c->worker;
     ASSERT(c->x == NULL);
-    /* A duplicate of the descriptor would keep the registration alive. */
-    (void)epoll_ctl(w->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
+    if (c->watched) {
+        /* A duplicate of the descriptor would keep the registration alive. */
+        (void)epoll_ctl(w->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
+    }
     if (c->linger && !c->gone) {
         linger_start(w, c->fd);
     }

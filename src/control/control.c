@@ -11,54 +11,25 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A leader's state check: did this server have the same hash at that index? Only a short command
- * can be one. */
-enum { STATE_CHECK_BYTES_MAX = 64 };
-
-static void compare_state(const struct control *c, const Cadastre__StateCheck *check)
+/* A command of a newer version, or a leader's state check that this server's state does not pass.
+ */
+static void stop_here(uint64_t index, const struct dir_result *result)
 {
-    const struct hash_at *at = &c->hashes[check->index % CONTROL_HASHES];
-    if (at->index != check->index || check->index == CONTROL_NO_INDEX) {
-        return; /* applied before this process started, or too long ago */
-    }
-    struct hash128 theirs = {check->hash_lo, check->hash_hi};
-    if (at->hash.lo == theirs.lo && at->hash.hi == theirs.hi) {
-        return;
-    }
-    char mine_hex[HASH128_HEX_SIZE], theirs_hex[HASH128_HEX_SIZE];
-    hash128_hex(at->hash, mine_hex);
-    hash128_hex(theirs, theirs_hex);
-    log_fatal(EXIT_DIVERGED, "state.diverged",
-              "index=%" PRIu64
-              " mine=%s leader=%s advice=\"move the data directory away and join as a new server\"",
-              check->index, mine_hex, theirs_hex);
-}
-
-static void check_if_asked(const struct control *c, const uint8_t *bytes, size_t len)
-{
-    if (len > STATE_CHECK_BYTES_MAX) {
-        return;
-    }
-    Cadastre__Command *command = cadastre__command__unpack(NULL, len, bytes);
-    if (command != NULL && command->body_case == CADASTRE__COMMAND__BODY_STATE_CHECK) {
-        compare_state(c, command->state_check);
-    }
-    if (command != NULL) {
-        cadastre__command__free_unpacked(command, NULL);
-    }
+    bool diverged = result->err.code == ERR_CORRUPT;
+    log_fatal(EXIT_DIVERGED, diverged ? "state.diverged" : "command.unknown",
+              "index=%" PRIu64 " detail=\"%s\" advice=\"%s\"", index, result->err.detail,
+              diverged ? "keep the data directory for analysis and join as a new server"
+                       : "upgrade this server");
 }
 
 static void *machine_apply(void *ctx, uint64_t index, const uint8_t *bytes, size_t len)
 {
     struct control *c = ctx;
     struct dir_effects *effects = NULL;
-    check_if_asked(c, bytes, len);
     struct dir_result *result =
         directory_apply(c->parts.directory, index, slice_of(bytes, len), &effects);
-    if (result->err.code == ERR_NOT_READY) {
-        log_fatal(EXIT_DIVERGED, "command.unknown",
-                  "index=%" PRIu64 " detail=\"%s\" advice=\"upgrade this server\"", index,
-                  result->err.detail);
+    if (result->err.code == ERR_NOT_READY || result->err.code == ERR_CORRUPT) {
+        stop_here(index, result);
     }
     if (effects != NULL) {
         store_push(c->parts.store, effects);
@@ -75,9 +46,8 @@ static void machine_drop_result(void *ctx, void *result)
 static void machine_applied(void *ctx, uint64_t index)
 {
     struct control *c = ctx;
+    (void)index;
     directory_publish(c->parts.directory);
-    c->hashes[index % CONTROL_HASHES] =
-        (struct hash_at){index, directory_state(c->parts.directory)->hash};
     if (c->replica != NULL) {
         replica_hold(c->replica, store_lag(c->parts.store) > STORE_QUEUE_MAX / 2);
         duties_after_apply(c);
@@ -121,7 +91,6 @@ static int machine_restore(void *ctx, const uint8_t *bytes, size_t len)
         log_event(LOG_ERROR, "snapshot.damaged", "detail=\"%s\"", e.detail);
         return -1;
     }
-    memset(c->hashes, 0, sizeof c->hashes);
     const struct dir_view *state = directory_state(c->parts.directory);
     log_event(LOG_INFO, "snapshot.restored", "index=%" PRIu64 " revision=%" PRIu64 " bytes=%zu",
               state->applied_index, state->revision, len);

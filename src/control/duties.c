@@ -23,11 +23,8 @@ bool control_propose_own(struct control *c,
                          replica_propose_cb cb,
                          void *arg)
 {
-    /* A state check goes without time and principal: machine_apply tells it by its size. */
-    if (command->body_case != CADASTRE__COMMAND__BODY_STATE_CHECK) {
-        command->time_ms = control_log_time(c);
-        command->required_version = DIR_COMMAND_VERSION;
-    }
+    command->time_ms = control_log_time(c);
+    command->required_version = DIR_COMMAND_VERSION;
     size_t len = cadastre__command__get_packed_size(command);
     uint8_t *packed = mem_alloc(len);
     (void)cadastre__command__pack(command, packed);
@@ -132,22 +129,18 @@ void duties_on_active(struct control *c)
 
 static void propose_state_check(struct control *c)
 {
-    uint64_t index = directory_state(c->parts.directory)->applied_index;
-    const struct hash_at *at = &c->hashes[index % CONTROL_HASHES];
-    if (at->index != index || index == CONTROL_NO_INDEX) {
-        return;
-    }
+    const struct dir_view *state = directory_state(c->parts.directory);
     Cadastre__StateCheck check;
     cadastre__state_check__init(&check);
     Cadastre__Command command;
     cadastre__command__init(&command);
-    check.index = index;
-    check.hash_lo = at->hash.lo;
-    check.hash_hi = at->hash.hi;
+    check.index = state->applied_index;
+    check.hash_lo = state->hash.lo;
+    check.hash_hi = state->hash.hi;
     command.body_case = CADASTRE__COMMAND__BODY_STATE_CHECK;
     command.state_check = &check;
     if (control_propose_own(c, &command, NULL, NULL)) {
-        c->check_index = index;
+        c->check_index = check.index;
         c->check_ms = clock_mono_ms();
     }
 }

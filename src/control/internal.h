@@ -11,23 +11,17 @@
 #include <uv.h>
 
 enum {
-    CONTROL_SAMPLE_MS = 50,       /* status is copied so often */
-    CONTROL_TICK_MS = 600000,     /* an idle directory's log time moves on so often */
-    CONTROL_CHECK_ENTRIES = 4096, /* entries between two state checks */
-    CONTROL_CHECK_MS = 60000,     /* or, when something was applied, so much time */
-    CONTROL_HASHES = 8192,        /* applied indexes whose hash is remembered for a state check */
-    CONTROL_RECONCILE_MS = 500,   /* wanted and present membership are compared so often */
-    CONTROL_BUCKETS = 1024,       /* of the table of keys in flight */
+    CONTROL_SAMPLE_MS = 50,          /* status is copied so often */
+    CONTROL_TICK_MS = 600000,        /* an idle directory's log time moves on so often */
+    CONTROL_CHECK_ENTRIES = 4096,    /* entries between two state checks */
+    CONTROL_CHECK_MS = 60000,        /* or, when something was applied, so much time */
+    CONTROL_RECONCILE_MS = 500,      /* wanted and present membership are compared so often */
+    CONTROL_BUCKETS = 1024,          /* of the table of keys in flight */
     CONTROL_CHUNK_BYTES = 768 << 10, /* bounds of one creation chunk; a command holds 1 MiB */
     CONTROL_NO_INDEX = 0
 };
 
 struct request;
-
-struct hash_at {
-    uint64_t index;
-    struct hash128 hash;
-};
 
 struct control {
     struct control_parts parts;
@@ -45,7 +39,6 @@ struct control {
     bool placing;                               /* a Place command is in flight */
     bool member_busy;                           /* a membership change is in flight */
     struct request *in_flight[CONTROL_BUCKETS]; /* by principal and idempotency key */
-    struct hash_at hashes[CONTROL_HASHES];
     uint64_t loop_lag_max_ms, sampled_ms;
 
     _Atomic uint64_t queued; /* requests handed over and not answered */

@@ -128,35 +128,35 @@ static void on_transferred(void *arg, enum err_code status)
     answer(arg, status, NULL);
 }
 
+/* Why a voter can't go, or ERR_OK. */
+static enum err_code refuse_loss(const struct control *c, const struct dir_server *known)
+{
+    struct replica_status status;
+    replica_status(c->replica, &status);
+    bool safe = known->role != ROLE_VOTER ||
+                (status.member_count > 1 && majority_stays(&status, known->id));
+    return safe ? ERR_OK : ERR_QUORUM_AT_RISK;
+}
+
 /* Why the verb can't be taken, or ERR_OK. */
 static enum err_code refuse(const struct member_request *m)
 {
-    struct control *c = m->control;
-    struct replica_status status;
-    const struct dir_server *known = wanted_server(c, m->peer.id);
+    const struct dir_server *known = wanted_server(m->control, m->peer.id);
     bool present = known != NULL && !known->removed;
-    replica_status(c->replica, &status);
     switch (m->verb) {
     case CONTROL_PROMOTE:
         return present ? ERR_OK : ERR_SERVER_NOT_FOUND;
     case CONTROL_DEMOTE:
     case CONTROL_REMOVE:
-        if (!present) {
-            return ERR_SERVER_NOT_FOUND;
-        }
-        if (known->role == ROLE_VOTER &&
-            (!majority_stays(&status, known->id) || status.member_count == 1)) {
-            return ERR_QUORUM_AT_RISK;
-        }
-        return ERR_OK;
+        return present ? refuse_loss(m->control, known) : ERR_SERVER_NOT_FOUND;
     case CONTROL_TRANSFER:
         return m->peer.id == 0 || present ? ERR_OK : ERR_SERVER_NOT_FOUND;
     case CONTROL_ADD_VOTER:
     case CONTROL_ADD_OBSERVER:
     case CONTROL_SNAPSHOT:
-        return ERR_OK;
+        break;
     }
-    return ERR_INTERNAL;
+    return ERR_OK;
 }
 
 static void member_run(void *arg)

@@ -50,6 +50,7 @@ struct dir_result {
     dir_rev current_revision; /* for stale_revision */
     uint64_t session;      /* of a registered node */
     struct dir_keyspace *keyspace;   /* created or changed; or NULL */
+    uint64_t partitions;             /* that this keyspace has */
     struct dir_node *node;           /* registered; or NULL */
     struct dir_operation *operation; /* made by a move; or NULL */
     uint64_t route_count;  /* children, the merged one, the moved one, or the present routes for a refusal */
@@ -97,9 +98,10 @@ void dir_effects_free(struct dir_effects *e);
 
 /* Applies one encoded command of the entry at `index`. Returns the result (caller owns), and appends the effects to
  * `*ret_effects` (caller owns). Every command that this server understands has some, a refused one too: log time,
- * which the hash covers, may have moved, and the audit wants it. Bytes that are no command have none. ERR_NOT_READY in the result with
- * detail starting "needs version" means: stop the process (exit 4), this server is too old. ERR_CORRUPT is the answer
- * to a StateCheck whose index is remembered here with another hash: stop the process (exit 4), its state is wrong. */
+ * which the hash covers, may have moved, and the audit wants it. Bytes that are no command have none.
+ *
+ * Two results mean: stop the process (exit 4). ERR_NOT_READY with detail starting "needs version": this server is too
+ * old. ERR_CORRUPT, of a StateCheck whose index is remembered here with another hash: its state is wrong. */
 struct dir_result *directory_apply(struct directory *d,
                                    uint64_t index,
                                    struct slice command,

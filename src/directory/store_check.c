@@ -93,6 +93,9 @@ static const struct rule rules[] = {
      "SELECT id, from_revision FROM (SELECT id, from_revision, lag(to_revision, 1, from_revision)"
      " OVER (PARTITION BY id ORDER BY from_revision) AS expected FROM partition_versions)"
      " WHERE expected IS NOT from_revision"},
+    {"the first version of a partition is missing (partition, revision)",
+     "SELECT id, min(from_revision) FROM partition_versions GROUP BY id"
+     " HAVING min(from_revision) > ?1 AND min(from_revision) <> min(created)"},
     {"a partition changed its range, keyspace or parents (partition, revision)",
      "SELECT v.id, v.from_revision FROM partition_versions v JOIN partition_versions w"
      " ON w.id = v.id AND w.from_revision = v.to_revision WHERE v.keyspace <> w.keyspace OR"
@@ -431,21 +434,47 @@ static enum err_code check_keyspace_objects(struct check *k, struct err *e)
     return finish(k, st, rc, e);
 }
 
+/* History can be shown only while it knows the nodes that it names. */
+static enum err_code check_names(struct check *k, const struct store_columns *row, struct err *e)
+{
+    for (unsigned i = 0; i < row->replica_count; i++) {
+        sqlite3_stmt *st = store_conn_stmt(k->c, SQL_NODE_EARLIEST);
+        if (st == NULL) {
+            return store_judge_failed(k->c, e);
+        }
+        store_bind_u64(st, 1, row->replicas[i].node);
+        int rc = sqlite3_step(st);
+        if (rc == SQLITE_DONE) {
+            violation(k, "partition %" PRIu64 ", version of %" PRIu64 ": unknown node %" PRIu64,
+                      row->id, row->from_revision, row->replicas[i].node);
+        } else if (rc != SQLITE_ROW) {
+            return store_judge_failed(k->c, e);
+        }
+        (void)sqlite3_reset(st); /* the step's outcome is known */
+    }
+    return ERR_OK;
+}
+
 static enum err_code check_version_columns(struct check *k, struct err *e)
 {
     sqlite3_stmt *st = prepare(k, "SELECT " STORE_VERSION_COLUMNS " FROM partition_versions", e);
     if (st == NULL) {
         return e->code;
     }
-    int rc;
+    int rc = SQLITE_DONE;
+    enum err_code code = ERR_OK;
     struct store_columns row;
-    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
-        if (!store_read_columns(st, &row)) {
+    while (code == ERR_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+        if (store_read_columns(st, &row)) {
+            bool kept = row.to_revision == 0 || row.to_revision > k->compacted;
+            code = kept ? check_names(k, &row, e) : ERR_OK;
+        } else {
             violation(k, "partition %" PRIu64 ", version of %" PRIu64 ": out of its bounds", row.id,
                       row.from_revision);
         }
     }
-    return finish(k, st, rc, e);
+    enum err_code end = finish(k, st, code == ERR_OK ? rc : SQLITE_DONE, e);
+    return code == ERR_OK ? end : code;
 }
 
 static enum err_code check_state(struct check *k, struct err *e)

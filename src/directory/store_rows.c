@@ -286,31 +286,42 @@ void store_put_operation(struct store_conn *c, const struct dir_operation *o, st
     store_write_run(c, st);
 }
 
+static bool text_is(sqlite3_stmt *st, int at, const char *want)
+{
+    char text[DIR_ADDRESS_MAX + 1];
+    return store_column_text(st, at, text, sizeof text) && strcmp(text, want) == 0;
+}
+
 /* What the columns say of a decoded object: do they agree? */
-static bool columns_agree(enum store_sql which, sqlite3_stmt *st, const struct dir_object *o)
+static bool columns_agree(sqlite3_stmt *st, const struct dir_object *o)
 {
     const void *object = o; /* each kind begins with it */
-    char text[DIR_ADDRESS_MAX + 1];
     uint64_t id = store_column_u64(st, 1);
-    if (which == SQL_LOAD_KEYSPACES || which == SQL_KEYSPACE_AT) {
+    if (o->kind == DIR_KIND_KEYSPACE) {
         const struct dir_keyspace *ks = object;
-        return o->kind == DIR_KIND_KEYSPACE && ks->id == id &&
-               store_column_text(st, 2, text, sizeof text) && strcmp(text, ks->name) == 0;
+        return ks->id == id && text_is(st, 2, ks->name);
     }
-    if (which == SQL_LOAD_NODES) {
+    if (o->kind == DIR_KIND_NODE) {
         const struct dir_node *n = object;
-        return o->kind == DIR_KIND_NODE && n->id == id &&
-               store_column_text(st, 2, text, sizeof text) && strcmp(text, n->name) == 0 &&
-               store_column_text(st, 3, text, sizeof text) && strcmp(text, n->address) == 0;
+        return n->id == id && text_is(st, 2, n->name) && text_is(st, 3, n->address);
     }
-    if (which == SQL_LOAD_SERVERS) {
+    if (o->kind == DIR_KIND_SERVER) {
         const struct dir_server *v = object;
-        return o->kind == DIR_KIND_SERVER && v->id == id &&
-               store_column_text(st, 2, text, sizeof text) && strcmp(text, v->raft_address) == 0;
+        return v->id == id && text_is(st, 2, v->raft_address);
     }
     const struct dir_operation *op = object;
-    return o->kind == DIR_KIND_OPERATION && op->id == id &&
-           op->partition == store_column_u64(st, 2);
+    return op->id == id && op->partition == store_column_u64(st, 2);
+}
+
+static uint8_t kind_of(enum store_sql which)
+{
+    if (which == SQL_LOAD_KEYSPACES || which == SQL_KEYSPACE_AT) {
+        return DIR_KIND_KEYSPACE;
+    }
+    if (which == SQL_LOAD_NODES) {
+        return DIR_KIND_NODE;
+    }
+    return which == SQL_LOAD_SERVERS ? DIR_KIND_SERVER : DIR_KIND_OPERATION;
 }
 
 static struct dir_object *read_object(enum store_sql which, sqlite3_stmt *st, struct err *e)
@@ -321,7 +332,7 @@ static struct dir_object *read_object(enum store_sql which, sqlite3_stmt *st, st
                       (unsigned long long)store_column_u64(st, 1));
         return NULL;
     }
-    if (!columns_agree(which, st, o)) {
+    if (o->kind != kind_of(which) || !columns_agree(st, o)) {
         (void)err_set(e, ERR_CORRUPT, "row %llu: its columns and its object differ",
                       (unsigned long long)store_column_u64(st, 1));
         dir_unref(o);

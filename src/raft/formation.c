@@ -168,11 +168,8 @@ static void note(struct replica *r, int slot, const uint8_t *instance)
     }
     if (!r->formation.founders[slot].heard) {
         r->formation.founders[slot].heard = true;
-        log_event(LOG_INFO,
-                  "raft.founder.heard",
-                  "peer=%" PRIu64 " address=%s",
-                  r->options.founders[slot].id,
-                  r->options.founders[slot].raft_address);
+        log_event(LOG_INFO, "raft.founder.heard", "peer=%" PRIu64 " address=%s",
+                  r->options.founders[slot].id, r->options.founders[slot].raft_address);
     }
     memcpy(r->formation.founders[slot].instance, instance, REPLICA_INSTANCE_SIZE);
     for (unsigned i = 0; i < r->options.founder_count; i++) {

@@ -119,7 +119,7 @@ bool members_connected(const struct replica *r, uint64_t id);
 struct transfer {
     struct raft_transfer request; /* libraft's send still points here after the callback: it lives
                                      as long as we do */
-    bool busy, asked, told; /* asked: libraft has the request; told: it called back */
+    bool busy, asked, told;       /* asked: libraft has the request; told: it called back */
     uint64_t target, deadline_ms;
     replica_member_cb cb;
     void *arg;
@@ -236,6 +236,7 @@ uint64_t watch_heard_ms(const struct replica *r, uint64_t id);
 struct replica {
     uv_loop_t *loop;
     struct replica_options options; /* defaults filled in */
+    struct replica_peer founders[REPLICA_SERVERS_MAX];
     struct replica_machine machine;
     struct identity identity;
     char raft_dir[4096];
@@ -249,7 +250,7 @@ struct replica {
     uv_check_t after_poll;
     bool up;      /* raft_start is through */
     bool turning; /* inside replica_turn */
-    bool member;   /* of the configuration, as replica_turn last saw it */
+    bool member;  /* of the configuration, as replica_turn last saw it */
     bool leading; /* as replica_turn last saw it */
     bool term_barrier_sent, term_barrier_done, active;
     uint64_t led_term, elections, confirmed_ms;

@@ -7,13 +7,15 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 enum {
     DEFAULT_ELECTION_MS = 1000,
     DEFAULT_HEARTBEAT_MS = 100,
     DEFAULT_THRESHOLD = 8192,
     DEFAULT_TRAILING = 16384,
-    DEFAULT_STALL_MS = 10000
+    DEFAULT_STALL_MS = 10000,
+    STALL_MAX_MS = 600000
 };
 
 /* --- leadership --- */
@@ -55,14 +57,13 @@ static void settle_term(struct replica *r)
     }
 }
 
-/* A server that was taken out may never hear it (nobody sends to it any more), or may read it in its log. */
+/* A server that was taken out may never hear it (nobody sends to it any more), or may read it in
+ * its log. */
 static void membership_turn(struct replica *r)
 {
     bool member = replica_server(r, r->identity.is.id) != NULL;
     if (r->member && !member) {
-        log_event(LOG_WARN,
-                  "raft.removed",
-                  "id=%" PRIu64 " hint=\"it is not a member: stop it\"",
+        log_event(LOG_WARN, "raft.removed", "id=%" PRIu64 " hint=\"it is not a member: stop it\"",
                   r->identity.is.id);
     }
     r->member = member;
@@ -138,6 +139,10 @@ static enum err_code check_options(const struct replica *r, struct err *e)
                        "a heartbeat of %" PRIu64 " ms does not go with elections of %" PRIu64 " ms",
                        o->heartbeat_ms, o->election_ms);
     }
+    if (o->stall_ms > STALL_MAX_MS) {
+        return err_set(e, ERR_INVALID_REQUEST, "stalled peers are cut after %d ms at most",
+                       STALL_MAX_MS);
+    }
     if (r->identity.is.used) {
         if (o->founder_count > 1 || o->join) {
             log_event(LOG_INFO, "raft.founding.ignored",
@@ -187,6 +192,10 @@ enum err_code replica_start(struct uv_loop_s *loop,
     r->options = *options;
     r->machine = *machine;
     fill_defaults(&r->options);
+    if (options->founder_count > 0 && options->founder_count <= REPLICA_SERVERS_MAX) {
+        memcpy(r->founders, options->founders, options->founder_count * sizeof r->founders[0]);
+        r->options.founders = r->founders; /* founding goes on after this call */
+    }
     (void)snprintf(r->raft_dir, sizeof r->raft_dir, "%s/raft", options->data_dir);
     enum err_code code = identity_load(options->data_dir, &r->identity, e);
     if (code == ERR_OK) {

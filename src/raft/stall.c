@@ -7,10 +7,30 @@
 #include <inttypes.h>
 #include <sys/socket.h>
 
-static bool bytes_acked(const uv_handle_t *handle, uint64_t *ret)
+/* Bytes that wait here and in the kernel, and the count of those the peer took. False: can't be
+ * asked. */
+static bool look(const uv_handle_t *handle, uint64_t *ret_waiting, uint64_t *ret_acked)
 {
     uv_os_fd_t fd;
-    return uv_fileno(handle, &fd) == 0 && acked_bytes(fd, ret);
+    uint64_t in_kernel;
+    if (uv_fileno(handle, &fd) != 0 || !acked_bytes(fd, ret_acked, &in_kernel)) {
+        return false;
+    }
+    *ret_waiting = in_kernel + uv_stream_get_write_queue_size((const uv_stream_t *)handle);
+    return true;
+}
+
+/* The kernel's name for the handle's socket. */
+static uint64_t socket_of(const uv_handle_t *handle)
+{
+    uv_os_fd_t fd;
+    return uv_fileno(handle, &fd) == 0 ? acked_socket(fd) : 0;
+}
+
+static bool is_of(const struct stall_entry *entry, const uv_handle_t *handle)
+{
+    return (const uv_handle_t *)entry->tcp == handle && uv_handle_get_type(handle) == UV_TCP &&
+           !uv_is_closing(handle) && socket_of(handle) == entry->socket;
 }
 
 static void cut(struct stall_entry *entry, const uv_handle_t *handle)
@@ -24,16 +44,15 @@ static void cut(struct stall_entry *entry, const uv_handle_t *handle)
 
 static void check(struct stall *s, struct stall_entry *entry, uv_handle_t *handle)
 {
-    uint64_t acked = entry->acked, now = uv_now(s->loop);
-    const uv_stream_t *stream = (const uv_stream_t *)handle;
-    if (entry->cut || uv_stream_get_write_queue_size(stream) == 0 || !bytes_acked(handle, &acked) ||
-        acked != entry->acked) {
+    uint64_t acked = entry->acked, waiting = 0, now = uv_now(s->loop);
+    bool known = look(handle, &waiting, &acked);
+    if (!known || entry->cut || waiting == 0 || acked != entry->acked) {
         entry->since_ms = now;
         entry->acked = acked;
     } else if (now - entry->since_ms >= s->limit_ms) {
         log_event(LOG_WARN, "raft.peer.stalled",
-                  "peer=%" PRIu64 " waiting_bytes=%zu stalled_ms=%" PRIu64, entry->peer,
-                  uv_stream_get_write_queue_size(stream), now - entry->since_ms);
+                  "peer=%" PRIu64 " waiting_bytes=%" PRIu64 " stalled_ms=%" PRIu64, entry->peer,
+                  waiting, now - entry->since_ms);
         s->stalled++;
         cut(entry, handle);
     }
@@ -42,11 +61,8 @@ static void check(struct stall *s, struct stall_entry *entry, uv_handle_t *handl
 static void on_handle(uv_handle_t *handle, void *arg)
 {
     struct stall *s = arg;
-    if (uv_handle_get_type(handle) != UV_TCP || uv_is_closing(handle)) {
-        return;
-    }
     for (unsigned i = 0; i < s->count; i++) {
-        if ((const uv_handle_t *)s->entries[i].tcp == handle) {
+        if (is_of(&s->entries[i], handle)) {
             s->entries[i].alive = true;
             check(s, &s->entries[i], handle);
             return;
@@ -94,9 +110,7 @@ static void on_handle_to_cut(uv_handle_t *handle, void *arg)
     struct stall *s = search->s;
     for (unsigned i = 0; i < s->count; i++) {
         struct stall_entry *entry = &s->entries[i];
-        if ((const uv_handle_t *)entry->tcp == handle && entry->incoming && !entry->cut &&
-            entry->peer == search->peer && uv_handle_get_type(handle) == UV_TCP &&
-            !uv_is_closing(handle)) {
+        if (entry->incoming && !entry->cut && entry->peer == search->peer && is_of(entry, handle)) {
             cut(entry, handle);
         }
     }
@@ -126,6 +140,9 @@ void stall_watch(struct stall *s, const uv_tcp_t *tcp, uint64_t peer, bool incom
         return;
     }
     s->count = at == s->count ? s->count + 1 : s->count;
-    s->entries[at] = (struct stall_entry){
-        .tcp = tcp, .peer = peer, .incoming = incoming, .since_ms = uv_now(s->loop)};
+    s->entries[at] = (struct stall_entry){.tcp = tcp,
+                                          .socket = socket_of((const uv_handle_t *)tcp),
+                                          .peer = peer,
+                                          .incoming = incoming,
+                                          .since_ms = uv_now(s->loop)};
 }

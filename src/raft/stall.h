@@ -16,6 +16,7 @@ enum {
 
 struct stall_entry {
     const uv_tcp_t *tcp; /* not ours: only compared until found alive */
+    uint64_t socket;     /* the address alone may be another connection's by now */
     uint64_t peer;
     uint64_t acked, since_ms; /* bytes the peer's kernel took, and when that last changed */
     bool incoming, alive, cut;

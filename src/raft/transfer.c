@@ -51,7 +51,8 @@ static void begin(struct replica *r)
     }
 }
 
-/* The target must not be in the middle of a write when it is told, or it ignores that. Nothing is proposed meanwhile. */
+/* The target must not be in the middle of a write when it is told, or it ignores that. Nothing is
+ * proposed meanwhile. */
 static bool target_is_idle(const struct replica *r)
 {
     return !r->confirm.in_flight && propose_idle(r) &&

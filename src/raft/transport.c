@@ -303,7 +303,8 @@ void link_greet(struct link *l)
     if (uv_fileno((const uv_handle_t *)l->tcp, &fd) == 0) {
         set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 3);
         set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
-        set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (int)l->t->options.stall_ms);
+        set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT,
+                   (int)l->t->options.stall_ms * 2); /* stall.c comes first, and says so */
     }
     if (uv_read_start((uv_stream_t *)l->tcp, on_alloc, on_read) != 0) {
         link_fail(l);

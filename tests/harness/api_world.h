@@ -24,31 +24,27 @@ void api_world_close(struct api_world *w);
 
 /* `request` is "GET /v1/nodes"; `headers` are whole lines with CRLF, or NULL; `body` NULL: none. */
 void api_call(struct api_world *w, const char *request, const char *headers, const char *body);
-/* The call, and whether status and problem code (NULL: none) are these. Prints both when not. */
-#define EXPECT(w, request, body, status, code)                                                     \
-    api_expect((w), (request), NULL, (body), (status), (code), __FILE__, __LINE__)
-#define EXPECT_WITH(w, request, headers, body, status, code)                                       \
-    api_expect((w), (request), (headers), (body), (status), (code), __FILE__, __LINE__)
-bool api_expect(struct api_world *w,
-                const char *request,
-                const char *headers,
-                const char *body,
-                int status,
-                const char *code,
-                const char *file,
-                int line);
-
+/* A request with what is expected of it. */
 struct api_row {
     int line;
     const char *request, *body;
     int status;
-    const char *code; /* NULL: no problem */
+    const char *code; /* problem code; NULL: it is no problem */
     const char *has;  /* text that the body must hold; NULL: any */
 };
 #define ROW(...)                                                                                   \
     {                                                                                              \
         __LINE__, __VA_ARGS__                                                                      \
     }
+/* The call, and whether its answer is as expected. Prints both when not. */
+bool api_expect(struct api_world *w,
+                const struct api_row *row,
+                const char *headers,
+                const char *file);
+#define EXPECT_WITH(w, request, headers, body, status, code)                                       \
+    api_expect((w), &(struct api_row){__LINE__, (request), (body), (status), (code), NULL},        \
+               (headers), __FILE__)
+#define EXPECT(w, request, body, status, code) EXPECT_WITH(w, request, NULL, body, status, code)
 /* Each in turn. */
 void api_rows(struct api_world *w, const struct api_row *rows, size_t count, const char *file);
 

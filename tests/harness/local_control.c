@@ -148,32 +148,46 @@ static struct dir_result *run_command(struct control *c, const struct task *t)
     return r;
 }
 
+static bool adds(const struct task *t)
+{
+    return t->verb == CONTROL_ADD_VOTER || t->verb == CONTROL_ADD_OBSERVER;
+}
+
+static enum err_code check_member(const struct task *t, const struct dir_server *s)
+{
+    bool there = s != NULL && !s->removed;
+    if (t->verb == CONTROL_SNAPSHOT) {
+        return ERR_OK;
+    }
+    if (t->verb == CONTROL_TRANSFER) {
+        return t->peer.id > 1 ? ERR_SERVER_NOT_FOUND : ERR_OK;
+    }
+    if (adds(t)) {
+        return s != NULL ? ERR_SERVER_EXISTS : ERR_OK;
+    }
+    if (!there) {
+        return ERR_SERVER_NOT_FOUND;
+    }
+    return t->verb != CONTROL_PROMOTE && t->peer.id == 1 ? ERR_QUORUM_AT_RISK : ERR_OK;
+}
+
 static enum err_code run_member(struct control *c, const struct task *t)
 {
     uint8_t key[8];
     const struct dir_view *state = directory_state(c->directory);
     const struct dir_server *s = ptree_get(&state->servers, ptree_u64_key(t->peer.id, key));
-    bool adds = t->verb == CONTROL_ADD_VOTER || t->verb == CONTROL_ADD_OBSERVER;
+    enum err_code code = check_member(t, s);
     Cadastre__Command cmd;
-    cadastre__command__init(&cmd);
     Cadastre__ServerPut put;
-    cadastre__server_put__init(&put);
     Cadastre__ServerRemove removal;
-    cadastre__server_remove__init(&removal);
     struct replica_peer peer = t->peer;
-    if (t->verb == CONTROL_SNAPSHOT || t->verb == CONTROL_TRANSFER) {
-        return t->verb == CONTROL_TRANSFER && peer.id > 1 ? ERR_SERVER_NOT_FOUND : ERR_OK;
+    if (code != ERR_OK || t->verb == CONTROL_SNAPSHOT || t->verb == CONTROL_TRANSFER) {
+        return code;
     }
-    if (adds && s != NULL) {
-        return ERR_SERVER_EXISTS;
-    }
-    if (!adds && (s == NULL || s->removed)) {
-        return ERR_SERVER_NOT_FOUND;
-    }
-    if (!adds && t->verb != CONTROL_PROMOTE && peer.id == 1) {
-        return ERR_QUORUM_AT_RISK;
-    }
-    if (!adds) {
+    cadastre__command__init(&cmd);
+    cadastre__server_put__init(&put);
+    cadastre__server_remove__init(&removal);
+    if (!adds(t)) {
         memcpy(peer.raft_address, s->raft_address, sizeof peer.raft_address);
         memcpy(peer.api_url, s->api_url, sizeof peer.api_url);
         memcpy(peer.instance, s->instance, sizeof peer.instance);
@@ -183,15 +197,14 @@ static enum err_code run_member(struct control *c, const struct task *t)
     put.api_url = peer.api_url;
     put.role = t->verb == CONTROL_ADD_OBSERVER || t->verb == CONTROL_DEMOTE ? 2 : 1;
     put.instance = (ProtobufCBinaryData){16, peer.instance};
-    cmd.body_case = t->verb == CONTROL_REMOVE ? CADASTRE__COMMAND__BODY_SERVER_REMOVE
-                                              : CADASTRE__COMMAND__BODY_SERVER_PUT;
+    cmd.body_case = CADASTRE__COMMAND__BODY_SERVER_PUT;
+    cmd.server_put = &put;
     if (t->verb == CONTROL_REMOVE) {
+        cmd.body_case = CADASTRE__COMMAND__BODY_SERVER_REMOVE;
         cmd.server_remove = &removal;
-    } else {
-        cmd.server_put = &put;
     }
     struct dir_result *r = apply(c, &cmd);
-    enum err_code code = r->err.code;
+    code = r->err.code;
     result_unref(r);
     return code;
 }

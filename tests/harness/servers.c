@@ -89,19 +89,15 @@ void servers_open(struct servers *s, unsigned count, const char *extra)
     size_t at = strlen(peers);
     const char *base = getenv("TMPDIR");
     *s = (struct servers){.count = count};
-    (void)snprintf(s->dir, sizeof s->dir, "%s/cadastre-XXXXXX", base != NULL ? base : "/tmp");
+    (void)snprintf(s->dir, sizeof s->dir, "%s/replica-test-XXXXXX", base != NULL ? base : "/tmp");
     if (mkdtemp(s->dir) == NULL) {
         (void)printf("Bail out! mkdtemp: %s\n", strerror(errno));
         exit(2);
     }
     for (unsigned id = 1; id <= count; id++) {
         prepare(s, id);
-        at += (size_t)snprintf(peers + at,
-                               sizeof peers - at,
-                               "%s%u=127.0.0.1:%u",
-                               id > 1 ? "," : "",
-                               id,
-                               s->at[id].port);
+        at += (size_t)snprintf(peers + at, sizeof peers - at, "%s%u=127.0.0.1:%u",
+                               id > 1 ? "," : "", id, s->at[id].port);
     }
     for (unsigned id = 1; id <= count; id++) {
         if (count > 1) {
@@ -121,13 +117,8 @@ struct server *servers_joiner(struct servers *s, uint64_t id, struct server *by)
     for (unsigned i = 1; i <= SERVERS_MAX; i++) {
         if (i != id && s->at[i].pid != 0 && server_ask(&s->at[i], answer, "identity")) {
             answer_word(answer, "instance", instance, sizeof instance);
-            at += (size_t)snprintf(peers + at,
-                                   sizeof peers - at,
-                                   "%s%u=127.0.0.1:%u=%s",
-                                   at > 6 ? "," : "",
-                                   i,
-                                   s->at[i].port,
-                                   instance);
+            at += (size_t)snprintf(peers + at, sizeof peers - at, "%s%u=127.0.0.1:%u=%s",
+                                   at > 6 ? "," : "", i, s->at[i].port, instance);
         }
     }
     if (!CHECK(server_ask(by, answer, "identity"))) {
@@ -136,10 +127,7 @@ struct server *servers_joiner(struct servers *s, uint64_t id, struct server *by)
     answer_word(answer, "cluster", cluster, sizeof cluster);
     (void)snprintf(v->extra[0], sizeof v->extra[0], "%s", peers);
     (void)snprintf(v->extra[1], sizeof v->extra[1], "%s", by->extra[1]);
-    (void)snprintf(v->extra[2],
-                   sizeof v->extra[2],
-                   "join=%s,%" PRIu64,
-                   cluster,
+    (void)snprintf(v->extra[2], sizeof v->extra[2], "join=%s,%" PRIu64, cluster,
                    answer_u64(answer, "generation"));
     return v;
 }
@@ -173,7 +161,8 @@ void servers_close(struct servers *s)
 
 /* --- one server --- */
 
-/* build/<variant>/tests/harness/counter_server, beside build/<variant>/tests/integration/<this test>. */
+/* build/<variant>/tests/harness/counter_server, beside build/<variant>/tests/integration/<this
+ * test>. */
 static void find_binary(char *out, size_t size)
 {
     char self[1024];
@@ -274,17 +263,15 @@ void server_kill(struct server *v)
     reaped(v);
 }
 
-/* Takes the first line that begins with `prefix` out of what was read; older lines before it stay. */
+/* Takes the first line that begins with `prefix` out of what was read; older lines before it stay.
+ */
 static bool take_line(struct server *v, const char *prefix, char answer[SERVERS_TEXT])
 {
     for (char *at = v->buf, *end; (end = memchr(at, '\n', v->len - (size_t)(at - v->buf))) != NULL;
          at = end + 1) {
         if (strncmp(at, prefix, strlen(prefix)) == 0) {
             size_t skip = strlen(prefix);
-            (void)snprintf(answer,
-                           SERVERS_TEXT,
-                           "%.*s",
-                           (int)((size_t)(end - at) - skip),
+            (void)snprintf(answer, SERVERS_TEXT, "%.*s", (int)((size_t)(end - at) - skip),
                            at + skip);
             v->len -= (size_t)(end + 1 - at);
             memmove(at, end + 1, v->len - (size_t)(at - v->buf));
@@ -438,8 +425,8 @@ static bool find_leader(void *arg)
     char answer[SERVERS_TEXT];
     for (unsigned id = 1; id <= SERVERS_MAX; id++) {
         struct server *v = &search->s->at[id];
-        if (v->pid != 0 && v != search->except &&
-            server_ask_within(v, 200, answer, "status") && answer_u64(answer, "active") == 1) {
+        if (v->pid != 0 && v != search->except && server_ask_within(v, 200, answer, "status") &&
+            answer_u64(answer, "active") == 1) {
             search->found = v;
             return true;
         }
@@ -515,4 +502,64 @@ bool servers_count(struct servers *s, uint64_t n, uint64_t *acked, uint64_t *unk
         }
     }
     return n == 0;
+}
+
+void servers_check_count(struct servers *s, uint64_t acked, uint64_t unknown)
+{
+    char answer[SERVERS_TEXT];
+    struct server *leader = servers_leader(s, NULL);
+    CHECK(servers_agree(s));
+    if (CHECK(leader != NULL) && CHECK(server_ask(leader, answer, "status"))) {
+        uint64_t count = answer_u64(answer, "count");
+        tap_note("%s acked=%" PRIu64 " unknown=%" PRIu64, answer, acked, unknown);
+        CHECK(count >= acked);
+        CHECK(count <= acked + unknown);
+    }
+}
+
+bool servers_do(struct servers *s, const char *want, const char *fmt, ...)
+{
+    char line[128], answer[SERVERS_TEXT];
+    va_list args;
+    struct server *leader = servers_leader(s, NULL);
+    va_start(args, fmt);
+    (void)vsnprintf(line, sizeof line, fmt, args);
+    va_end(args);
+    if (leader == NULL || !server_ask(leader, answer, "%s", line)) {
+        return false;
+    }
+    tap_note("%s -> %s", line, answer);
+    return answer_is(answer, want);
+}
+
+bool server_logged(const struct server *v, const char *words)
+{
+    char path[600], line[4096];
+    bool found = false;
+    (void)snprintf(path, sizeof path, "%s/%" PRIu64 ".log", v->all->dir, v->id);
+    FILE *f = fopen(path, "re");
+    while (f != NULL && !found && fgets(line, sizeof line, f) != NULL) {
+        found = strstr(line, words) != NULL;
+    }
+    if (f != NULL) {
+        (void)fclose(f);
+    }
+    return found;
+}
+
+struct log_search {
+    const struct server *v;
+    const char *words;
+};
+
+static bool has_logged(void *arg)
+{
+    const struct log_search *search = arg;
+    return server_logged(search->v, search->words);
+}
+
+bool server_wait_logged(const struct server *v, const char *words)
+{
+    struct log_search search = {v, words};
+    return wait_for(has_logged, &search, SERVERS_WAIT_MS);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Drives counter servers (counter_server.c) as child processes over pipes. Every wait has a deadline; only processes
- * that were started here are signalled, by pid. */
+/* Drives counter servers (counter_server.c) as child processes over pipes. Every wait has a
+ * deadline; only processes that were started here are signalled, by pid. */
 #ifndef TESTS_SERVERS_H
 #define TESTS_SERVERS_H
 
@@ -24,15 +24,17 @@ struct server {
 };
 
 struct servers {
-    char dir[256];     /* a fresh one for each set */
-    unsigned asked;    /* tags */
+    char dir[256];  /* a fresh one for each set */
+    unsigned asked; /* tags */
     unsigned count;
     struct server at[SERVERS_MAX + 1]; /* by id, from 1 */
 };
 
-/* A fresh directory, and `count` servers that will found a cluster together (1 alone). None is started. */
+/* A fresh directory, and `count` servers that will found a cluster together (1 alone). None is
+ * started. */
 void servers_open(struct servers *s, unsigned count, const char *extra);
-/* One more, that joins `by`'s cluster under a fresh id and is to be added. Returns it, not started. */
+/* One more, that joins `by`'s cluster under a fresh id and is to be added. Returns it, not started.
+ */
 struct server *servers_joiner(struct servers *s, uint64_t id, struct server *by);
 /* Kills what runs and removes the directory (unless a check failed: it is named then). */
 void servers_close(struct servers *s);
@@ -70,14 +72,27 @@ uint64_t answer_u64(const char *answer, const char *name);
 /* Copies the word; empty when it is not there. */
 void answer_word(const char *answer, const char *name, char *out, size_t size);
 
-/* Waits until one of the running servers (but `except`, which may be NULL) leads and is active. NULL: none. */
+/* Waits until one of the running servers (but `except`, which may be NULL) leads and is active.
+ * NULL: none. */
 struct server *servers_leader(struct servers *s, const struct server *except);
 /* A running one that is not `v` nor `other`. */
 struct server *servers_other(struct servers *s, const struct server *v, const struct server *other);
-/* Waits until all running servers have applied the same index with the same hash. False at the deadline. */
+/* Waits until all running servers have applied the same index with the same hash. False at the
+ * deadline. */
 bool servers_agree(struct servers *s);
-/* Increments through the leader, whichever it is, until `n` are acknowledged. Unknown outcomes are counted beside. */
+/* Increments through the leader, whichever it is, until `n` are acknowledged. Unknown outcomes are
+ * counted beside. */
 bool servers_count(struct servers *s, uint64_t n, uint64_t *acked, uint64_t *unknown);
+
+/* Everything acknowledged is there, and nothing that was surely refused; all running servers agree.
+ * Checks. */
+void servers_check_count(struct servers *s, uint64_t acked, uint64_t unknown);
+/* Sends a line to the leader, whichever it is. Is its answer's status `want`? */
+bool servers_do(struct servers *s, const char *want, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Has this server logged the words? And the same, waiting for it. */
+bool server_logged(const struct server *v, const char *words);
+bool server_wait_logged(const struct server *v, const char *words);
 
 /* Polls `ok` every few milliseconds until it is true or the deadline passed. */
 bool wait_for(bool (*ok)(void *arg), void *arg, unsigned wait_ms);

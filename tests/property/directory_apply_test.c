@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "tests/harness/tap.h"
 #include "tests/harness/world.h"
+#include "tests/property/naive.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,53 +15,6 @@ enum { COMMANDS = 40000 };
 #else
 enum { COMMANDS = 100000 };
 #endif
-
-enum { KEY_MAX = 6, NODES = 6, KEYSPACES = 3, PARTS_MAX = 300, RETIRED_MAX = 512, COPIES = 3 };
-
-struct key {
-    uint8_t bytes[KEY_MAX];
-    size_t len;
-};
-
-struct copy {
-    int node;
-    uint8_t role;
-};
-
-struct part {
-    uint64_t id, epoch, limit;
-    struct key start, end;
-    bool open, pinned;
-    struct copy copies[COPIES + 1];
-    int copy_count;
-};
-
-struct keyspace {
-    bool exists, zoned; /* zoned: only nodes of zone "a" */
-    uint64_t id;
-    unsigned sync;
-    struct part parts[PARTS_MAX];
-    int count;
-};
-
-struct node {
-    bool exists, is_static;
-    int zone, address; /* zone 0 is "a" */
-};
-
-struct retired {
-    uint64_t id;
-    int keyspace;
-    uint64_t keyspace_id;
-};
-
-struct model {
-    struct keyspace keyspaces[KEYSPACES];
-    struct node nodes[NODES];
-    struct retired retired[RETIRED_MAX];
-    uint64_t retired_count;
-    uint64_t revision;
-};
 
 struct run {
     struct tap_rand rand;
@@ -78,16 +32,6 @@ static uint64_t below(struct run *r, uint64_t n)
 static bool chance(struct run *r, uint64_t percent)
 {
     return below(r, 100) < percent;
-}
-
-static int compare(const struct key *a, const struct key *b)
-{
-    for (size_t i = 0; i < a->len && i < b->len; i++) {
-        if (a->bytes[i] != b->bytes[i]) {
-            return a->bytes[i] < b->bytes[i] ? -1 : 1;
-        }
-    }
-    return a->len < b->len ? -1 : a->len > b->len;
 }
 
 static bool same_key(const struct key *k, struct slice s)
@@ -118,68 +62,6 @@ static char *text(const char *s)
     return u.out;
 }
 
-static bool inside(const struct part *p, const struct key *k)
-{
-    return compare(&p->start, k) <= 0 && (p->open || compare(k, &p->end) < 0);
-}
-
-static bool has_primary(const struct part *p)
-{
-    return p->copy_count > 0 && p->copies[0].role == DIR_ROLE_PRIMARY;
-}
-
-static int copy_on(const struct part *p, int node)
-{
-    for (int i = 0; i < p->copy_count; i++) {
-        if (p->copies[i].node == node) {
-            return i;
-        }
-    }
-    return -1;
-}
-
-static int copies_of(const struct model *m, int node)
-{
-    int n = 0;
-    for (int k = 0; k < KEYSPACES; k++) {
-        for (int i = 0; m->keyspaces[k].exists && i < m->keyspaces[k].count; i++) {
-            n += copy_on(&m->keyspaces[k].parts[i], node) >= 0;
-        }
-    }
-    return n;
-}
-
-static struct part *find_part(struct model *m, uint64_t id, int *ret_keyspace)
-{
-    for (int k = 0; k < KEYSPACES; k++) {
-        for (int i = 0; m->keyspaces[k].exists && i < m->keyspaces[k].count; i++) {
-            if (m->keyspaces[k].parts[i].id == id) {
-                *ret_keyspace = k;
-                return &m->keyspaces[k].parts[i];
-            }
-        }
-    }
-    return NULL;
-}
-
-static bool is_retired(const struct model *m, uint64_t id)
-{
-    for (uint64_t i = 0; i < m->retired_count && i < RETIRED_MAX; i++) {
-        const struct retired *t = &m->retired[i];
-        if (t->id == id) {
-            return m->keyspaces[t->keyspace].exists &&
-                   m->keyspaces[t->keyspace].id == t->keyspace_id;
-        }
-    }
-    return false;
-}
-
-static void retire(struct model *m, uint64_t id, int keyspace)
-{
-    m->retired[m->retired_count++ % RETIRED_MAX] =
-        (struct retired){id, keyspace, m->keyspaces[keyspace].id};
-}
-
 static int random_keyspace(struct run *r)
 {
     return (int)below(r, KEYSPACES);
@@ -200,25 +82,6 @@ static uint64_t random_id(struct run *r)
         }
     }
     return UINT64_C(1) << 40;
-}
-
-/* A partition command's target, its expectation of the epoch, and what comes of those two. */
-struct target {
-    uint64_t id;
-    struct part *part;
-    int keyspace;
-    bool has_epoch;
-    uint64_t epoch;
-    enum err_code code;
-};
-
-static enum err_code judge_id(struct model *m, uint64_t id, struct part **ret_part, int *ret_ks)
-{
-    *ret_part = find_part(m, id, ret_ks);
-    if (*ret_part != NULL) {
-        return ERR_OK;
-    }
-    return is_retired(m, id) ? ERR_STALE_EPOCH : ERR_PARTITION_NOT_FOUND;
 }
 
 static struct target random_target(struct run *r)
@@ -321,11 +184,6 @@ static void learn_copies(const struct dir_view *v, const struct dir_partition *p
     }
 }
 
-static bool may_hold(const struct model *m, const struct keyspace *ks, int node)
-{
-    return m->nodes[node].exists && (!ks->zoned || m->nodes[node].zone == 0);
-}
-
 /* After a command that may have placed what waited: the chosen nodes must be allowed, and as many
  * as there are. */
 static void learn_placed(struct run *r)
@@ -345,11 +203,11 @@ static void learn_placed(struct run *r)
             p->epoch = v->revision;
             unsigned allowed = 0;
             for (int n = 0; n < NODES; n++) {
-                allowed += may_hold(m, ks, n);
+                allowed += model_may_hold(m, ks, n);
             }
             CHECK_U64(p->copy_count, allowed < 1 + ks->sync ? allowed : 1 + ks->sync);
             for (int c = 0; c < p->copy_count; c++) {
-                CHECK(may_hold(m, ks, p->copies[c].node));
+                CHECK(model_may_hold(m, ks, p->copies[c].node));
             }
         }
     }
@@ -357,32 +215,14 @@ static void learn_placed(struct run *r)
 
 /* --- commands --- */
 
-static void make_room(struct keyspace *ks, int at, int more)
-{
-    memmove(&ks->parts[at + 1 + more], &ks->parts[at + 1],
-            (size_t)(ks->count - at - 1) * sizeof ks->parts[0]);
-    ks->count += more;
-}
-
-static enum err_code judge_keys(const struct part *p, const struct key *keys, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        bool strictly = inside(p, &keys[i]) && compare(&keys[i], &p->start) != 0;
-        if (!strictly || (i > 0 && compare(&keys[i - 1], &keys[i]) >= 0)) {
-            return ERR_BAD_SPLIT_KEY;
-        }
-    }
-    return n > 0 ? ERR_OK : ERR_BAD_SPLIT_KEY;
-}
-
 static size_t split_keys(struct run *r, const struct part *p, struct key out[4])
 {
     size_t n = 0, want = below(r, 4) + (chance(r, 95) ? 1 : 0);
     for (int tries = 0; n < want && tries < 60; tries++) {
         struct key k = random_key(r);
         bool wild = p == NULL || chance(r, 1);
-        if (wild || (inside(p, &k) && compare(&k, &p->start) != 0 &&
-                     (n == 0 || compare(&out[n - 1], &k) < 0))) {
+        if (wild || (part_inside(p, &k) && key_compare(&k, &p->start) != 0 &&
+                     (n == 0 || key_compare(&out[n - 1], &k) < 0))) {
             out[n++] = k;
         }
     }
@@ -401,7 +241,7 @@ static void model_split(struct run *r,
     struct keyspace *ks = &r->m.keyspaces[t->keyspace];
     int at = (int)(t->part - ks->parts);
     struct part old = *t->part;
-    make_room(ks, at, (int)n);
+    keyspace_make_room(ks, at, (int)n);
     CHECK_U64(got->route_count, n + 1);
     for (size_t i = 0; i <= n; i++) {
         struct part *p = &ks->parts[(size_t)at + i];
@@ -417,7 +257,7 @@ static void model_split(struct run *r,
             p->limit = old.limit / (n + 1) > 0 ? old.limit / (n + 1) : 1;
         }
     }
-    retire(&r->m, old.id, t->keyspace);
+    model_retire(&r->m, old.id, t->keyspace);
 }
 
 static void do_split(struct run *r)
@@ -441,24 +281,6 @@ static void do_split(struct run *r)
     if (got->err.code == ERR_OK) {
         model_split(r, &t, keys, n, got);
     }
-}
-
-static bool same_copies(const struct part *p, const struct part *q)
-{
-    bool same = p->copy_count == q->copy_count;
-    for (int i = 0; same && i < p->copy_count; i++) {
-        int at = copy_on(q, p->copies[i].node);
-        same = at >= 0 && q->copies[at].role == p->copies[i].role;
-    }
-    return same;
-}
-
-static enum err_code judge_merge(const struct part *p, const struct part *q, bool one_keyspace)
-{
-    bool touch = (!p->open && compare(&p->end, &q->start) == 0) ||
-                 (!q->open && compare(&q->end, &p->start) == 0);
-    bool ok = one_keyspace && p != q && touch && same_copies(p, q);
-    return ok ? ERR_OK : ERR_NOT_MERGEABLE;
 }
 
 static void do_merge(struct run *r)
@@ -492,8 +314,8 @@ static void do_merge(struct run *r)
     struct keyspace *ks = &r->m.keyspaces[t.keyspace];
     struct part *left = t.part < q ? t.part : q, *right = left + 1;
     CHECK(r->m.revision > left->epoch && r->m.revision > right->epoch);
-    retire(&r->m, left->id, t.keyspace);
-    retire(&r->m, right->id, t.keyspace);
+    model_retire(&r->m, left->id, t.keyspace);
+    model_retire(&r->m, right->id, t.keyspace);
     CHECK_U64(got->route_count, 1);
     left->id = got->routes[0].partition->id;
     left->epoch = r->m.revision;
@@ -503,24 +325,6 @@ static void do_merge(struct run *r)
     left->limit = left->limit > 0 && right->limit > 0 ? left->limit + right->limit : 0;
     memmove(right, right + 1, (size_t)(&ks->parts[ks->count] - right - 1) * sizeof *right);
     ks->count--;
-}
-
-static enum err_code judge_move(const struct model *m, const struct target *t, int from, int to)
-{
-    const struct part *p = t->part;
-    if (from >= 0 && (!has_primary(p) || p->copies[0].node != from)) {
-        return ERR_NOT_OWNER;
-    }
-    if (to >= NODES || !m->nodes[to].exists) {
-        return ERR_NODE_NOT_FOUND;
-    }
-    if (copy_on(p, to) >= 0) {
-        return ERR_NO_DESTINATION;
-    }
-    if (!may_hold(m, &m->keyspaces[t->keyspace], to)) {
-        return ERR_PLACEMENT_VIOLATED;
-    }
-    return has_primary(p) && !m->nodes[p->copies[0].node].is_static ? ERR_LEASE_HELD : ERR_OK;
 }
 
 static void do_move(struct run *r)
@@ -533,8 +337,8 @@ static void do_move(struct run *r)
     m.expect_epoch = t.epoch;
     int from = -1, to = (int)below(r, NODES);
     if (chance(r, 50)) {
-        from = t.part != NULL && has_primary(t.part) && chance(r, 90) ? t.part->copies[0].node
-                                                                      : (int)below(r, NODES);
+        from = t.part != NULL && part_has_primary(t.part) && chance(r, 90) ? t.part->copies[0].node
+                                                                           : (int)below(r, NODES);
         m.from = text(node_names[from]);
     }
     m.to = text(node_names[to]);
@@ -551,7 +355,7 @@ static void do_move(struct run *r)
     struct part *p = t.part;
     CHECK(got->operation != NULL && got->operation->epoch_before == p->epoch &&
           got->operation->epoch_after == r->m.revision);
-    if (!has_primary(p)) {
+    if (!part_has_primary(p)) {
         memmove(&p->copies[1], &p->copies[0], (size_t)p->copy_count * sizeof p->copies[0]);
         p->copy_count++;
     }
@@ -580,27 +384,6 @@ static void do_patch(struct run *r)
         t.part->pinned = m.has_pinned ? m.pinned : t.part->pinned;
         t.part->limit = m.has_rate_limit ? m.rate_limit : t.part->limit;
     }
-}
-
-static enum err_code judge_node(const struct model *m, int n, const struct node *next)
-{
-    for (int i = 0; i < NODES; i++) {
-        if (i != n && m->nodes[i].exists && m->nodes[i].address == next->address) {
-            return ERR_NODE_IN_USE;
-        }
-    }
-    if (!m->nodes[n].exists || m->nodes[n].zone != 0 || next->zone == 0) {
-        return ERR_OK;
-    }
-    for (int k = 0; k < KEYSPACES; k++) {
-        const struct keyspace *ks = &m->keyspaces[k];
-        for (int i = 0; ks->exists && ks->zoned && i < ks->count; i++) {
-            if (copy_on(&ks->parts[i], n) >= 0) {
-                return ERR_PLACEMENT_VIOLATED;
-            }
-        }
-    }
-    return ERR_OK;
 }
 
 static void do_node_put(struct run *r)
@@ -639,7 +422,7 @@ static void model_lost(struct run *r, int n)
         struct keyspace *ks = &r->m.keyspaces[k];
         for (int i = 0; ks->exists && i < ks->count; i++) {
             struct part *p = &ks->parts[i];
-            int at = copy_on(p, n);
+            int at = part_copy_on(p, n);
             if (at >= 0) {
                 memmove(&p->copies[at], &p->copies[at + 1],
                         (size_t)(p->copy_count - at - 1) * sizeof p->copies[0]);
@@ -656,9 +439,9 @@ static void do_node_delete(struct run *r)
     cadastre__node_delete__init(&m);
     m.name = text(node_names[n]);
     m.force = chance(r, 40);
-    enum err_code want = !r->m.nodes[n].exists                 ? ERR_NODE_NOT_FOUND
-                         : copies_of(&r->m, n) > 0 && !m.force ? ERR_NODE_IN_USE
-                                                               : ERR_OK;
+    enum err_code want = !r->m.nodes[n].exists                    ? ERR_NODE_NOT_FOUND
+                         : model_copies(&r->m, n) > 0 && !m.force ? ERR_NODE_IN_USE
+                                                                  : ERR_OK;
     if (send(r, CADASTRE__COMMAND__BODY_NODE_DELETE, &m, want)->err.code == ERR_OK) {
         model_lost(r, n);
         r->m.nodes[n].exists = false;
@@ -671,7 +454,7 @@ static size_t create_splits(struct run *r, struct key out[8], bool *ret_ok)
     *ret_ok = true;
     for (int tries = 0; n < want && tries < 100; tries++) {
         struct key k = random_key(r);
-        bool good = k.len > 0 && (n == 0 || compare(&out[n - 1], &k) < 0);
+        bool good = k.len > 0 && (n == 0 || key_compare(&out[n - 1], &k) < 0);
         if (good || chance(r, 1)) {
             *ret_ok = *ret_ok && good;
             out[n++] = k;
@@ -831,7 +614,7 @@ compare_part(const struct dir_view *v, const struct part *want, const struct dir
                 (want->open || same_key(&want->end, dir_partition_end(got))) &&
                 got->pinned == want->pinned && got->rate_limit == want->limit &&
                 got->replica_count == want->copy_count &&
-                (got->state == DIR_ACTIVE) == has_primary(want);
+                (got->state == DIR_ACTIVE) == part_has_primary(want);
     for (int i = 0; same && i < want->copy_count; i++) {
         const struct dir_node *n = view_node_by_id(v, got->replicas[i].node);
         same = n != NULL && node_index(n->name) == want->copies[i].node &&
@@ -862,7 +645,7 @@ static void compare_all(struct run *r)
         }
         CHECK_U64(view_map(v, now)->count, ks->count);
         struct key key = random_key(r);
-        for (i = 0; i < ks->count && !inside(&ks->parts[i], &key); i++) {
+        for (i = 0; i < ks->count && !part_inside(&ks->parts[i], &key); i++) {
         }
         CHECK_U64(view_route(v, now, slice_of(key.bytes, key.len))->id, ks->parts[i].id);
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The replicated state in deterministic simulation: real directories behind real libraft (its
- * fixture: virtual time, links, disks) and the guard; clients that retry with the same key; cuts,
- * one-way cuts, slow disks, snapshots and installs, all from one seed. A seed runs in a child
- * process, so that one that crashes names itself.
+/* The replicated state in deterministic simulation: real directories behind real libraft and the
+ * guard, on a simulated network and disk (sim_io.h); clients that retry with the same key; cuts,
+ * one-way cuts, slow disks, pauses, crashes that lose what was not synced, snapshots and installs,
+ * all from one seed. A seed runs in a child process, so that one that crashes names itself.
  *
  * SIM_SEEDS=from:to chooses the seeds; SIM_SEEDS=7:8 is how a failing one is run again. */
 #include "base/assert.h"
@@ -11,11 +11,11 @@
 #include "directory/directory.h"
 #include "raft/guard.h"
 #include "tests/harness/tap.h"
+#include "tests/sim/sim_io.h"
 
 #include <inttypes.h>
 #include <raft.h>
-#include <raft/fixture.h>
-#include <signal.h>
+#include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@
 
 enum {
     SERVERS_MAX = 5,
-    INDEXES_MAX = 40000,
+    INDEXES_MAX = 60000,
     CLIENTS = 6,
     COMMANDS_MAX = 4000,
     STEPS = 150,
@@ -37,6 +37,11 @@ enum {
 
 struct machine {
     unsigned i;
+    struct raft *raft;
+    struct raft_io *io;
+    struct raft_fsm fsm;
+    bool alive;
+    uint64_t restart_at;
     struct directory *directory;
     struct ptree rows; /* every live row, collected from the effects: what a store would hold */
     uint64_t applied;
@@ -50,7 +55,7 @@ struct command {
     bool open, acknowledged;
     dir_rev revision;      /* of the first acknowledgement */
     enum err_code outcome; /* of it */
-    raft_time sent;
+    uint64_t sent;
     unsigned tries;
 };
 
@@ -59,14 +64,15 @@ struct attempt {
     struct command *command;
 };
 
-static struct raft_fixture fixture;
-static struct raft_fsm fsms[SERVERS_MAX];
-static struct guard *guards[SERVERS_MAX];
+static struct sim *sim;
 static struct machine machines[SERVERS_MAX];
+static unsigned server_count;
+static jmp_buf
+    fatal_escape; /* where a fatal guard leaves libraft: the process it stands for is dead then */
 static struct hash128 hash_at[INDEXES_MAX];
 static bool known_at[INDEXES_MAX];
 static struct command commands[COMMANDS_MAX];
-static unsigned command_count, acknowledged, refused, replays, restored;
+static unsigned command_count, acknowledged, refused, replays, restored, crashes;
 static struct command *client[CLIENTS];
 static struct tap_rand rng;
 static char failure[256];
@@ -155,7 +161,7 @@ static int on_apply(struct raft_fsm *fsm, const struct raft_buffer *buf, void **
     struct machine *m = fsm->data;
     uint32_t len;
     struct dir_effects *effects = NULL;
-    uint64_t index = raft_last_applied(raft_fixture_get(&fixture, m->i)) + 1;
+    uint64_t index = raft_last_applied(m->raft) + 1;
     memcpy(&len, buf->base, sizeof len);
     const uint8_t *bytes = buf->base;
     *result = directory_apply(m->directory, index, slice_of(bytes + sizeof len, len), &effects);
@@ -229,6 +235,7 @@ static int on_restore(struct raft_fsm *fsm, struct raft_buffer *buf)
         FAIL("server %u can't load a snapshot: %s", m->i, e.detail);
     }
     m->revision = head.revision;
+    m->applied = head.applied;
     restored++;
     raft_free(buf->base);
     return 0;
@@ -237,8 +244,10 @@ static int on_restore(struct raft_fsm *fsm, struct raft_buffer *buf)
 static void on_fatal(void *ctx, struct raft *r, const char *why, int status)
 {
     (void)ctx;
-    (void)fprintf(stderr, "guard: server %llu: %s (%d)\n", r->id, why, status);
-    _exit(8);
+    (void)r;
+    (void)why;
+    (void)status;
+    longjmp(fatal_escape, 1);
 }
 
 /* --- clients --- */
@@ -248,7 +257,7 @@ static void pack(struct command *k, Cadastre__Command *message)
     static char principal[] = "sim";
     uint8_t digest[16];
     message->required_version = DIR_COMMAND_VERSION;
-    message->time_ms = 1000000 + raft_fixture_time(&fixture);
+    message->time_ms = 1000000 + sim_now(sim);
     message->principal = principal;
     message->idempotency_key = k->key;
     memset(digest, k->key[0], sizeof digest);
@@ -417,7 +426,7 @@ static void on_outcome(struct raft_apply *request, int status, void *result)
 
 static void send_to(unsigned i, struct command *k)
 {
-    struct raft *r = raft_fixture_get(&fixture, i);
+    struct raft *r = machines[i].raft;
     uint32_t len = (uint32_t)k->len;
     struct raft_buffer b = {.len = (sizeof len + k->len + 7) & ~(size_t)7};
     struct attempt *a = mem_zalloc(sizeof *a);
@@ -426,7 +435,7 @@ static void send_to(unsigned i, struct command *k)
     memcpy((uint8_t *)b.base + sizeof len, k->packed, k->len);
     a->command = k;
     a->request.data = a;
-    k->sent = raft_fixture_time(&fixture);
+    k->sent = sim_now(sim);
     k->tries++;
     if (raft_apply(r, &a->request, &b, 1, on_outcome) != 0) {
         raft_free(b.base);
@@ -434,11 +443,16 @@ static void send_to(unsigned i, struct command *k)
     }
 }
 
+static bool leads(unsigned i)
+{
+    return machines[i].alive && raft_state(machines[i].raft) == RAFT_LEADER;
+}
+
 static void clients_act(void)
 {
     for (unsigned c = 0; c < CLIENTS; c++) {
-        unsigned i = (unsigned)rnd(fixture.n);
-        if (raft_state(raft_fixture_get(&fixture, i)) != RAFT_LEADER) {
+        unsigned i = (unsigned)rnd(server_count);
+        if (!leads(i)) {
             continue;
         }
         if (client[c] != NULL && !client[c]->open) {
@@ -448,7 +462,7 @@ static void clients_act(void)
             client[c] = new_command(directory_state(machines[i].directory));
             send_to(i, client[c]);
         } else if (client[c] != NULL &&
-                   (raft_fixture_time(&fixture) > client[c]->sent + RETRY_MS || rnd(8) == 0)) {
+                   (sim_now(sim) > client[c]->sent + RETRY_MS || rnd(8) == 0)) {
             send_to(i, client[c]); /* the same key again, perhaps while the first is on its way */
         }
     }
@@ -456,23 +470,25 @@ static void clients_act(void)
 
 /* --- faults --- */
 
-static void cut(unsigned i, unsigned j, bool down)
+static void split_network(uint64_t side)
 {
-    if (down) {
-        raft_fixture_saturate(&fixture, i, j);
-    } else {
-        raft_fixture_desaturate(&fixture, i, j);
+    for (unsigned i = 0; i < server_count; i++) {
+        for (unsigned j = 0; j < server_count; j++) {
+            if (i != j) {
+                sim_link(sim, i, j, ((side >> i) & 1) == ((side >> j) & 1));
+            }
+        }
     }
 }
 
-static void split_network(uint64_t side)
+static void crash(unsigned i, uint64_t down_ms)
 {
-    for (unsigned i = 0; i < fixture.n; i++) {
-        for (unsigned j = 0; j < fixture.n; j++) {
-            if (i != j) {
-                cut(i, j, ((side >> i) & 1) != ((side >> j) & 1));
-            }
-        }
+    if (machines[i].alive) {
+        machines[i].alive =
+            false; /* its raft and directory are forgotten, as a process's memory is */
+        machines[i].restart_at = sim_now(sim) + down_ms;
+        sim_crash(sim, i);
+        crashes++;
     }
 }
 
@@ -480,70 +496,106 @@ static void inject(void)
 {
     static const unsigned disk_ms[] = {1, 5, 30, 200}, network_ms[] = {1, 5, 20, 100};
     uint64_t what = rnd(100);
-    unsigned i = (unsigned)rnd(fixture.n), j = (unsigned)rnd(fixture.n);
+    unsigned i = (unsigned)rnd(server_count), j = (unsigned)rnd(server_count);
     if (what < 12) {
-        split_network(rnd(UINT64_C(1) << fixture.n));
+        split_network(rnd(UINT64_C(1) << server_count));
     } else if (what < 24 && i != j) {
-        cut(i, j, rnd(2) == 0);
-    } else if (what < 40) {
+        sim_link(sim, i, j, rnd(2) == 0);
+    } else if (what < 44) {
         split_network(0);
-    } else if (what < 48) {
-        raft_fixture_set_disk_latency(&fixture, i, disk_ms[rnd(4)]);
-    } else if (what < 56) {
-        raft_fixture_set_network_latency(&fixture, i, network_ms[rnd(4)]);
-    } else if (what < 70) {
-        raft_fixture_set_randomized_election_timeout(&fixture, i, 1000 + (unsigned)rnd(1000));
+    } else if (what < 52) {
+        sim_disk_latency(sim, i, disk_ms[rnd(4)]);
+    } else if (what < 60) {
+        sim_net_latency(sim, i, network_ms[rnd(4)]);
+    } else if (what < 66) {
+        sim_snapshot_latency(sim, i, disk_ms[rnd(4)]);
+    } else if (what < 76) {
+        crash(i, 10 + rnd(2000));
+    } else if (what < 80) {
+        sim_pause(sim, i, sim_now(sim) + rnd(3000));
+    } else if (what < 82) {
+        sim_fail_write(sim, i);
     }
 }
 
 /* --- one seed --- */
 
-static void set_up(unsigned n)
+static void boot(struct machine *m, const struct raft_configuration *founders)
 {
-    struct raft_configuration configuration;
     struct guard_options options;
+    char address[2] = {(char)('1' + m->i), '\0'};
     guard_options_default(&options);
     options.fatal = on_fatal;
-    memset(&fixture, 0, sizeof fixture); /* its initialiser leaves fields unset */
-    int rv = raft_fixture_initialize(&fixture);
+    *m = (struct machine){.i = m->i, .directory = directory_new()};
+    m->raft = mem_zalloc(sizeof *m->raft);
+    m->io = mem_zalloc(sizeof *m->io);
+    m->fsm = (struct raft_fsm){
+        .version = 1, .data = m, .apply = on_apply, .snapshot = on_snapshot, .restore = on_restore};
+    sim_boot(sim, m->i, m->io);
+    int rv = raft_init(m->raft, m->io, &m->fsm, m->i + 1, address);
     ASSERT(rv == 0);
-    for (unsigned i = 0; i < n; i++) {
-        machines[i] = (struct machine){.i = i, .directory = directory_new()};
-        fsms[i] = (struct raft_fsm){.version = 1,
-                                    .data = &machines[i],
-                                    .apply = on_apply,
-                                    .snapshot = on_snapshot,
-                                    .restore = on_restore};
-        fixture.servers[i].io.version = 2;
-        rv = raft_fixture_grow(&fixture, &fsms[i]);
+    raft_set_election_timeout(m->raft, 1000);
+    raft_set_heartbeat_timeout(m->raft, 100);
+    raft_set_install_snapshot_timeout(m->raft, 3000);
+    raft_set_pre_vote(m->raft, true);
+    raft_set_snapshot_threshold(m->raft, 40);
+    raft_set_snapshot_trailing(m->raft, 20);
+    (void)guard_install(m->raft, m->io, &options);
+    if (founders != NULL) {
+        rv = raft_bootstrap(m->raft, founders);
         ASSERT(rv == 0);
-        struct raft *r = raft_fixture_get(&fixture, i);
-        raft_set_pre_vote(r, true);
-        raft_set_snapshot_threshold(r, 40);
-        raft_set_snapshot_trailing(r, 20);
-        guards[i] = guard_install(r, r->io, &options);
     }
-    rv = raft_fixture_configuration(&fixture, n, &configuration);
+    rv = raft_start(m->raft);
     ASSERT(rv == 0);
-    rv = raft_fixture_bootstrap(&fixture, &configuration);
-    ASSERT(rv == 0);
-    raft_configuration_close(&configuration);
-    rv = raft_fixture_start(&fixture);
-    ASSERT(rv == 0);
+    m->alive = true;
+}
+
+static void set_up(unsigned n)
+{
+    struct raft_configuration founders;
+    sim = sim_new(&rng);
+    server_count = n;
+    raft_configuration_init(&founders);
+    for (unsigned i = 0; i < n; i++) {
+        char address[2] = {(char)('1' + i), '\0'};
+        int rv = raft_configuration_add(&founders, i + 1, address, RAFT_VOTER);
+        ASSERT(rv == 0);
+        machines[i].i = i;
+    }
+    for (unsigned i = 0; i < n; i++) {
+        boot(&machines[i], &founders);
+    }
+    raft_configuration_close(&founders);
+}
+
+static void restart_due(void)
+{
+    for (unsigned i = 0; i < server_count; i++) {
+        if (!machines[i].alive && machines[i].restart_at <= sim_now(sim)) {
+            boot(&machines[i], NULL);
+        }
+    }
 }
 
 static void run_for(uint64_t ms)
 {
-    raft_time until = raft_fixture_time(&fixture) + ms;
-    while (raft_fixture_time(&fixture) < until && failure[0] == '\0') {
-        raft_fixture_step(&fixture);
+    uint64_t until = sim_now(sim) + ms;
+    static unsigned node; /* a longjmp leaves locals undefined */
+    while (sim_now(sim) < until && failure[0] == '\0') {
+        restart_due();
+        node = SIM_NODES_MAX;
+        if (setjmp(fatal_escape) != 0) {
+            crash(node, 500);
+            continue;
+        }
+        (void)sim_step(sim, until, &node);
     }
 }
 
 static bool converged(void)
 {
-    for (unsigned i = 0; i < fixture.n; i++) {
-        if (machines[i].applied != machines[0].applied) {
+    for (unsigned i = 0; i < server_count; i++) {
+        if (!machines[i].alive || machines[i].applied != machines[0].applied) {
             return false;
         }
     }
@@ -558,21 +610,21 @@ static bool converged(void)
 static void heal(void)
 {
     split_network(0);
-    for (unsigned i = 0; i < fixture.n; i++) {
-        raft_fixture_set_disk_latency(&fixture, i, 1);
-        raft_fixture_set_network_latency(&fixture, i, 1);
+    for (unsigned i = 0; i < server_count; i++) {
+        sim_disk_latency(sim, i, 1);
+        sim_net_latency(sim, i, 1);
+        sim_snapshot_latency(sim, i, 1);
     }
-    raft_time until = raft_fixture_time(&fixture) + HEAL_MS;
+    uint64_t until = sim_now(sim) + HEAL_MS;
     do {
         run_for(100);
-        unsigned i = (unsigned)rnd(fixture.n);
+        unsigned i = (unsigned)rnd(server_count);
         for (unsigned c = 0; c < CLIENTS; c++) {
-            if (client[c] != NULL && client[c]->open &&
-                raft_state(raft_fixture_get(&fixture, i)) == RAFT_LEADER) {
+            if (client[c] != NULL && client[c]->open && leads(i)) {
                 send_to(i, client[c]);
             }
         }
-    } while (!converged() && raft_fixture_time(&fixture) < until && failure[0] == '\0');
+    } while (!converged() && sim_now(sim) < until && failure[0] == '\0');
     run_for(500);
     if (failure[0] == '\0' && !converged()) {
         FAIL("not converged after healing");
@@ -587,7 +639,7 @@ static void report_violation(void *arg, const char *line)
 /* Every acknowledged command is known to every server with the outcome that its client was told. */
 static void verify(void)
 {
-    for (unsigned i = 0; i < fixture.n && failure[0] == '\0'; i++) {
+    for (unsigned i = 0; i < server_count && failure[0] == '\0'; i++) {
         const struct dir_view *v = directory_state(machines[i].directory);
         (void)dir_check(v, report_violation, &i, 1);
         for (unsigned k = 0; k < command_count; k++) {
@@ -608,7 +660,7 @@ static void verify(void)
 }
 
 struct outcome {
-    unsigned acknowledged, refused, replays, restored;
+    unsigned acknowledged, refused, replays, restored, crashes;
     char failure[sizeof failure];
 };
 
@@ -625,7 +677,7 @@ static void run_seed(uint64_t seed, struct outcome *ret)
     }
     heal();
     verify();
-    *ret = (struct outcome){acknowledged, refused, replays, restored, ""};
+    *ret = (struct outcome){acknowledged, refused, replays, restored, crashes, ""};
     memcpy(ret->failure, failure, sizeof failure);
 }
 
@@ -676,14 +728,16 @@ static void replicas_agree_over_all_seeds(void)
         total.refused += o.refused;
         total.replays += o.replays;
         total.restored += o.restored;
+        total.crashes += o.crashes;
     }
-    (void)printf("# seeds %" PRIu64 ":%" PRIu64
-                 ": %u acknowledged (%u of them refusals), %u replays, "
-                 "%u snapshots installed\n",
-                 from, to, total.acknowledged, total.refused, total.replays, total.restored);
+    (void)printf(
+        "# seeds %" PRIu64 ":%" PRIu64 ": %u acknowledged (%u of them refusals), %u replays, "
+        "%u snapshots restored, %u crashes\n",
+        from, to, total.acknowledged, total.refused, total.replays, total.restored, total.crashes);
     tap_note("%s", "");
     CHECK(total.refused > 0);
     CHECK(total.replays > 0);
+    CHECK(total.crashes > 0);
     CHECK(total.restored > 0 || to - from < 50);
 }
 

@@ -443,10 +443,10 @@ static void compacted_changes(void)
     CHECK_U64(api_u64(&w, "generation"), 1);
     CHECK(EXPECT(&w, text("GET /v1/keyspaces/o/changes?since=%" PRIu64, last - 1000), NULL, 200,
                  NULL));
-    CHECK(EXPECT(&w, text("GET /v1/keyspaces/o/route?key=a&at_revision=%" PRIu64, last - 1000),
+    CHECK(EXPECT(&w, text("GET /v1/keyspaces/o/route?key=a&at_revision=%" PRIu64, last - 1001),
                  NULL, 410, "compacted"));
-    CHECK(EXPECT(&w, text("GET /v1/keyspaces/o/route?key=a&at_revision=%" PRIu64, last - 999), NULL,
-                 200, NULL));
+    CHECK(EXPECT(&w, text("GET /v1/keyspaces/o/route?key=a&at_revision=%" PRIu64, last - 1000),
+                 NULL, 200, NULL));
     CHECK(EXPECT(&w, text("GET /v1/keyspaces/o/diff?from=%" PRIu64, last - 1001), NULL, 410,
                  "compacted"));
     sse_open(&s, &w, text("/v1/keyspaces/o/watch?since=%" PRIu64, last - 1001), NULL);
@@ -454,6 +454,63 @@ static void compacted_changes(void)
     CHECK(sse_next(&s));
     CHECK_STR(s.event, "reset");
     CHECK_U64(data_u64(&s, "revision"), last);
+    sse_close(&s);
+    api_world_close(&w);
+}
+
+/* 8000 routes in a change, sent in pieces, to a client that takes nothing until the ring has moved
+ * on. */
+static void a_slow_watcher_is_reset(void)
+{
+    struct api_world w;
+    struct sse s;
+    enum { CHANGES = 12 };
+    unsigned got = 0;
+    api_world_open(&w);
+    api_nodes(&w, 1);
+    CHECK(EXPECT(&w, "POST /v1/keyspaces",
+                 "{\"name\":\"o\",\"scheme\":\"hash\",\"partitions\":8000}", 201, NULL));
+    sse_open(&s, &w, "/v1/keyspaces/o/watch", NULL);
+    CHECK(sse_head(&s));
+    CHECK(wait_until(one_watcher, &w));
+    for (unsigned i = 0; i < CHANGES; i++) {
+        CHECK(EXPECT(&w, "PUT /v1/nodes/n1",
+                     text("{\"address\":\"10.1.1.%u:9000\",\"labels\":{\"zone\":\"z1\"}}", i), 200,
+                     NULL));
+    }
+    local_control_restart(w.control);
+    uint64_t last = 0;
+    while (sse_next(&s) && strcmp(s.event, "change") == 0) {
+        CHECK_U64(json_array_size(json_object_get(s.data, "routes")), 8000);
+        CHECK(data_u64(&s, "revision") > last);
+        last = data_u64(&s, "revision");
+        got++;
+    }
+    CHECK_STR(s.event, "reset");
+    CHECK(got < CHANGES);
+    CHECK(data_u64(&s, "revision") > last);
+    CHECK(!sse_next(&s) && s.ended);
+    sse_close(&s);
+    api_world_close(&w);
+}
+
+static void a_change_too_large_to_carry(void)
+{
+    struct api_world w;
+    struct sse s;
+    uint64_t begin;
+    api_world_open(&w);
+    api_nodes(&w, 1);
+    CHECK(EXPECT(&w, "GET /v1/nodes", NULL, 200, NULL));
+    begin = api_u64(&w, "revision");
+    CHECK(EXPECT(&w, "POST /v1/keyspaces",
+                 "{\"name\":\"o\",\"scheme\":\"hash\",\"partitions\":20001}", 201, NULL));
+    CHECK(EXPECT(&w, text("GET /v1/keyspaces/o/changes?since=%" PRIu64, begin), NULL, 410,
+                 "compacted"));
+    sse_open(&s, &w, text("/v1/keyspaces/o/watch?since=%" PRIu64, begin), NULL);
+    CHECK(sse_head(&s));
+    CHECK(sse_next(&s));
+    CHECK_STR(s.event, "reset");
     sse_close(&s);
     api_world_close(&w);
 }
@@ -468,5 +525,7 @@ int main(void)
     RUN(a_removed_keyspace_ends_its_watch);
     RUN(all_that_routes_show_is_delivered);
     RUN(compacted_changes);
+    RUN(a_slow_watcher_is_reset);
+    RUN(a_change_too_large_to_carry);
     return tap_done();
 }

@@ -279,7 +279,7 @@ static void wrong_nodes_are_refused(void)
     CHECK_STR(world_do(&w, CADASTRE__COMMAND__BODY_NODE_PUT, &m)->err.pointer, "/capacity");
     labels[0].value = text("4096");
     CHECK_U64(world_do(&w, CADASTRE__COMMAND__BODY_NODE_PUT, &m)->err.code, ERR_OK);
-    CHECK_STR(node(&w, "n1")->capacity[0].value, "4096");
+    CHECK_STR(dir_node_capacity(node(&w, "n1"))[0].value, "4096");
     CHECK_U64(world_state(&w)->revision, 1);
     world_close(&w);
 }
@@ -338,6 +338,22 @@ static void an_unused_node_goes_without_a_trace(void)
     world_close(&w);
 }
 
+static void names_of_any_length_are_looked_up(void)
+{
+    static char name[100000];
+    struct world w;
+    world_open(&w);
+    (void)world_node(&w, "n1", "h:1");
+    (void)world_range(&w, "orders");
+    memset(name, 'n', sizeof name - 1);
+    CHECK_U64(remove_node(&w, name, true)->err.code, ERR_NODE_NOT_FOUND);
+    CHECK_U64(world_move(&w, world_at(&w, "orders", "")->id, name)->err.code, ERR_NODE_NOT_FOUND);
+    CHECK_U64(world_node(&w, name, "h:2")->err.code, ERR_INVALID_REQUEST);
+    CHECK_U64(world_range(&w, name)->err.code, ERR_INVALID_REQUEST);
+    CHECK(view_keyspace(world_state(&w), slice_of(name, sizeof name - 1)) == NULL);
+    world_close(&w);
+}
+
 static void a_leased_primary_is_not_reassigned(void)
 {
     struct world w;
@@ -368,6 +384,7 @@ int main(void)
     RUN(wrong_nodes_are_refused);
     RUN(a_lost_node_leaves_its_data_unavailable);
     RUN(an_unused_node_goes_without_a_trace);
+    RUN(names_of_any_length_are_looked_up);
     RUN(a_leased_primary_is_not_reassigned);
     return tap_done();
 }

@@ -35,9 +35,8 @@ static bool same(const struct hello *a, const struct hello *b)
                  memcmp(a->instance, b->instance, sizeof a->instance) == 0 &&
                  a->record_count == b->record_count;
     for (unsigned i = 0; equal && i < a->record_count; i++) {
-        equal = a->record[i].id == b->record[i].id && memcmp(a->record[i].instance,
-                                                            b->record[i].instance,
-                                                            REPLICA_INSTANCE_SIZE) == 0;
+        equal = a->record[i].id == b->record[i].id &&
+                memcmp(a->record[i].instance, b->record[i].instance, REPLICA_INSTANCE_SIZE) == 0;
     }
     return equal;
 }

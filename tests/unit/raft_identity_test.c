@@ -23,7 +23,7 @@ static int remove_one(const char *name, const struct stat *st, int type, struct 
 
 static void begin(void)
 {
-    (void)snprintf(dir, sizeof dir, "/tmp/cadastre-identity-XXXXXX");
+    (void)snprintf(dir, sizeof dir, "/tmp/replica-identity-XXXXXX");
     CHECK(mkdtemp(dir) != NULL);
     (void)snprintf(data_dir, sizeof data_dir, "%s/data", dir);
     (void)snprintf(path, sizeof path, "%s/identity", data_dir);

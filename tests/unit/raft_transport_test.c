@@ -72,7 +72,8 @@ static void refused(void *ctx, const struct hello *peer, enum hello_refusal by_u
     }
 }
 
-static void on_accept(struct raft_uv_transport *uv, raft_id id, const char *address, uv_stream_t *stream)
+static void
+on_accept(struct raft_uv_transport *uv, raft_id id, const char *address, uv_stream_t *stream)
 {
     struct side *s = uv->data;
     s->accepted++;
@@ -318,7 +319,8 @@ static void greeting_brings_the_answer_and_no_stream(void)
     transport_greet(b.t, 1, address_of(&a, "127.0.0.1"), on_greeted, NULL);
     CHECK(turn_until(&greetings, want));
     CHECK(greeted_any && greeted.type == HELLO_ACCEPT && greeted.from == 1);
-    CHECK(turn_until(&a.accepted, 1)); /* a member that only greets hangs up: libraft sees the end */
+    CHECK(
+        turn_until(&a.accepted, 1)); /* a member that only greets hangs up: libraft sees the end */
     read_from(a.incoming);
     CHECK(turn_until(&ended, 1));
     drop(a.incoming);
@@ -363,7 +365,8 @@ static void lengths_are_bounded(void)
     CHECK_U64(a.accepted, 0);
 }
 
-/* Every prefix of a good hello, then silence: the deadline ends it. One of the lengths at a time would take minutes. */
+/* Every prefix of a good hello, then silence: the deadline ends it. One of the lengths at a time
+ * would take minutes. */
 static void silence_is_ended_by_the_deadline(void)
 {
     uint8_t frame[HELLO_FRAME_MAX];
@@ -468,6 +471,27 @@ static void newer_connection_replaces_the_older(void)
     drop(a.incoming);
 }
 
+/* libraft frees handles without a word, and the next one may get the same memory: replacing a
+ * connection must never cut what took the old one's place. */
+static void reused_memory_is_not_mistaken(void)
+{
+    for (unsigned i = 0; i < 40; i++) {
+        struct dialled d;
+        reset();
+        tap_note("round=%u", i);
+        dial(&d, address_of(&a, "127.0.0.1"), 1);
+        CHECK_U64(d.status, 0);
+        CHECK(turn_until(&a.accepted, 1));
+        uv_write_t write;
+        uv_buf_t out = uv_buf_init((char[]){"raft"}, 4);
+        read_from(a.incoming);
+        CHECK(uv_write(&write, d.stream, &out, 1, NULL) == 0);
+        CHECK(turn_until(&received_len, 4));
+        drop(i % 2 == 0 ? d.stream : a.incoming);
+        drop(i % 2 == 0 ? a.incoming : d.stream);
+    }
+}
+
 static unsigned written;
 static int written_status;
 
@@ -493,7 +517,7 @@ static void peer_that_takes_nothing_is_cut(void)
     CHECK(uv_write(&write, d.stream, &out, 1, on_written) == 0);
     CHECK(turn_until(&written, 1));
     CHECK(written_status != 0);
-    CHECK(transport_counts(b.t).stalled + (written_status == UV_ETIMEDOUT) > stalled);
+    CHECK_U64(transport_counts(b.t).stalled, stalled + 1);
     drop(d.stream);
     drop(a.incoming);
     mem_free(big);
@@ -538,6 +562,7 @@ int main(void)
     uv_loop_init(&loop);
     open_side(&a, 1, "127.0.0.1:0");
     open_side(&b, 2, "127.0.0.1:0");
+    RUN(reused_memory_is_not_mistaken); /* first: it needs a table without marks of what was cut */
     RUN(members_meet_and_bytes_flow);
     RUN(names_are_resolved);
     RUN(each_refusal_is_told);

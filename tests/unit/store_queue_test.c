@@ -36,7 +36,7 @@ _Noreturn static void fill_disk(const char *folder, int log)
 
 static void a_full_disk_ends_the_process(void)
 {
-    char folder[] = "/tmp/cadastre-full-XXXXXX";
+    char folder[] = "/tmp/store-full-XXXXXX";
     int ends[2], status = 0;
     static char text[1 << 17];
     size_t len = 0;
