@@ -145,7 +145,7 @@ DEPS_BUILD := gcc make pkg-config libc6-dev libraft-dev libuv1-dev libsqlite3-de
               liburcu-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler libxxhash-dev \
               libcurl4-openssl-dev zlib1g-dev
 DEPS_TEST  := perl python3 curl sqlite3 clang-14 clang-format-14 libclang-rt-14-dev pmccabe mandoc git iproute2
-DEPS_BENCH := etcd-server etcd-client zookeeper wrk
+DEPS_BENCH := etcd-server zookeeper default-jre-headless nginx-light redis-server redis-tools nghttp2-client
 
 .PHONY: deps deps-test deps-bench
 deps: ## Installs what building and running need (apt, as root or through sudo)
@@ -189,6 +189,11 @@ asan: ## The C tests under AddressSanitizer and UBSan
 tsan: ## The C tests under ThreadSanitizer
 	@TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp history_size=4" \
 		$(MAKE) --no-print-directory VARIANT=tsan all unit
+
+.PHONY: bench
+bench: deps-bench ## Every target of docs/performance.md beside its peer or limit; BENCH_LONG=1 takes longer
+	@$(MAKE) --no-print-directory all $(BENCH_BINS)
+	@CADASTRE_BUILD=$(CURDIR)/$(B) /usr/bin/python3 tests/bench/bench.py $(BENCH)
 
 .PHONY: coverage
 coverage: ## Line coverage of the C tests, in build/cov
