@@ -182,7 +182,7 @@ DEPS_BUILD := gcc make pkg-config libc6-dev libraft-dev libuv1-dev libsqlite3-de
 DEPS_NODE   = $(if $(and $(shell command -v node 2>/dev/null),$(shell command -v npm 2>/dev/null)),,nodejs npm)
 DEPS_TEST   = $(DEPS_NODE) perl python3 curl sqlite3 clang-14 clang-format-14 libclang-rt-14-dev pmccabe mandoc git iproute2 \
               libfaketime
-DEPS_BENCH := etcd-server etcd-client zookeeper wrk
+DEPS_BENCH := etcd-server zookeeper default-jre-headless nginx-light redis-server redis-tools nghttp2-client
 
 .PHONY: deps deps-test deps-bench
 deps: ## Installs what building and running need (apt, as root or through sudo)
@@ -240,6 +240,11 @@ tsan: ## The C tests under ThreadSanitizer
 fuzz: ## Each fuzz target for FUZZ_SECONDS (60); FUZZ=name for one. New finds join its corpus
 	@$(MAKE) --no-print-directory VARIANT=fuzz CC=clang-14 WERROR=0 fuzz-build
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/run.sh build/fuzz $(or $(FUZZ),$(FUZZ_NAMES))
+
+.PHONY: bench
+bench: deps-bench ## Every target of docs/performance.md beside its peer or limit; BENCH_LONG=1 takes longer
+	@$(MAKE) --no-print-directory all $(BENCH_BINS)
+	@CADASTRE_BUILD=$(CURDIR)/$(B) /usr/bin/python3 tests/bench/bench.py $(BENCH)
 
 .PHONY: coverage
 coverage: ## Line coverage of the C tests, in build/cov
