@@ -57,7 +57,8 @@ enum err_code apply_session_end(struct apply *a)
     apply_subject(a, "node=%s session=%" PRIu64 " %s", n->name, m->session,
                   m->released ? "released" : "lapsed");
     a->session = m->session;
-    if (m->session > n->session || m->session == 0 || n->is_static) {
+    bool of_static = n->is_static && m->session == n->session;
+    if (m->session > n->session || m->session == 0 || of_static) {
         return err_set(&a->err, ERR_SESSION_ENDED, "\"%s\" has no session %" PRIu64, n->name,
                        m->session);
     }
