@@ -39,7 +39,7 @@ class Report:
         except Exception as why:  # pylint: disable=broad-exception-caught
             # One row that fails must not take the others with it; it is shown as not run.
             print(f"# {name}: {why}", flush=True)
-            self.rows.append((name, None, str(why).splitlines()[0][:160]))
+            self.rows.append((name, None, (str(why) or repr(why)).splitlines()[0][:160]))
             return
         for row in rows:
             self.rows.append((row.what, row, ""))
