@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -163,6 +164,7 @@ int server_run(const struct config *config)
     static struct server server; /* lives as long as the process */
     struct server *s = &server;
     s->config = config;
+    mem_keep();
     log_init(config->log_level, config->log_json);
     rcu_reader_start();
     int rv = uv_loop_init(&s->loop);
@@ -240,7 +242,9 @@ static void check_snapshot(const char *dir, const char *name, struct checked *re
     uint64_t found = 0;
     size_t len = 0;
     (void)snprintf(path, sizeof path, "%s/%s", dir, name);
-    (void)snprintf(scratch, sizeof scratch, "%s/check.tmp", dir);
+    const char *tmp = getenv("TMPDIR"); /* not the data directory: it may be full, or read-only */
+    (void)snprintf(scratch, sizeof scratch, "%s/cadastred-check-%ld.db", tmp != NULL ? tmp : "/tmp",
+                   (long)getpid());
     uint8_t *bytes = read_whole(path, &len);
     if (bytes == NULL) {
         (void)printf("%s: can't be read\n", path);

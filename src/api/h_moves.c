@@ -9,8 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-static void
-render_operation(struct exchange *x, const struct mutation *m, const struct dir_result *r)
+void render_operation(struct exchange *x, const struct mutation *m, const struct dir_result *r)
 {
     struct buf *out = exchange_out(x);
     if (r->operation == NULL) {
@@ -25,7 +24,7 @@ render_operation(struct exchange *x, const struct mutation *m, const struct dir_
 
 /* The nodes are there, the epoch is the expected one: it is the data that is in the way. */
 struct refusal {
-    const char *nodes[2]; /* names that must be registered; NULL for none */
+    struct slice nodes[2]; /* names that must be registered; no data for none */
     bool has_epoch;
     uint64_t epoch;
 };
@@ -43,15 +42,14 @@ static void refuse(struct exchange *x, const struct dir_view *v, const struct re
         }
     }
     for (unsigned i = 0; i < 2; i++) {
-        const char *name = r->nodes[i];
-        if (name != NULL && view_node(v, slice_of(name, strlen(name))) == NULL) {
-            reply_problem(x, ERR_NODE_NOT_FOUND, "there is no node \"%s\"", name);
+        if (r->nodes[i].data != NULL && view_node(v, r->nodes[i]) == NULL) {
+            reply_missing(x, v, ERR_NODE_NOT_FOUND, "there is no node of this name");
             return;
         }
     }
     (void)err_set(&e, ERR_NEEDS_STAGED_MOVE,
                   "this needs a staged move, which this version does not have; a partition that "
-                  "holds no data can be moved with \"empty\":true");
+                  "holds no data can be moved with 'empty'");
     exchange_problem(x, &e, check_put_members, &c);
 }
 
@@ -91,7 +89,7 @@ void h_partition_move(struct exchange *x)
         return;
     }
     if (!empty) {
-        refuse_now(x, &(struct refusal){.nodes = {name_of(from), name_of(to)},
+        refuse_now(x, &(struct refusal){.nodes = {from, to},
                                         .has_epoch = move->has_expect_epoch,
                                         .epoch = move->expect_epoch});
         return;
@@ -107,20 +105,19 @@ void h_partition_move(struct exchange *x)
     mutation_submit(x, m);
 }
 
-/* Whatever is asked of another copy: its body is checked, then refused. */
+/* Whatever is asked of another copy: its body is checked, then refused. `member` names the node;
+ * NULL: the path does. */
 static void
 refuse_copy(struct exchange *x, const char *verb, const char *member, const char *const *roles)
 {
     struct mutation *m = mutation_begin(x, verb, render_operation);
-    struct refusal r = {.nodes = {NULL, NULL}};
+    struct refusal r = {.has_epoch = false};
     protobuf_c_boolean has_epoch = false;
     bool present = false;
     if (m == NULL) {
         return;
     }
-    if (member != NULL) {
-        r.nodes[0] = name_of(json_in_name(&m->in, member, true));
-    }
+    r.nodes[0] = member != NULL ? json_in_name(&m->in, member, true) : exchange_path(x, 2);
     if (roles != NULL) {
         (void)json_in_enum(&m->in, "role", false, roles, 0);
     }

@@ -108,7 +108,7 @@ static uint64_t operation_of(const struct dir_effects *e, uint64_t partition)
 {
     for (uint64_t i = 0; i < e->row_count; i++) {
         const struct dir_object *after = e->rows[i].after;
-        if (after != NULL && after->kind == DIR_KIND_OPERATION && e->rows[i].before == NULL) {
+        if (after != NULL && after->kind == DIR_KIND_OPERATION) {
             const void *object = after;
             const struct dir_operation *o = object;
             if (o->partition == partition) {
@@ -234,6 +234,16 @@ static void write_operation(struct store_writer *w, const struct dir_row *row)
     }
 }
 
+static void write_duty(struct store_writer *w, const struct dir_row *row)
+{
+    const void *before = row->before, *after = row->after;
+    if (after != NULL) {
+        store_put_duty(&w->conn, after, &w->scratch);
+    } else {
+        remove_row(w, SQL_DUTY_REMOVE, ((const struct dir_duty *)before)->id);
+    }
+}
+
 /* Another command's outcome under the same key has another number of arrival: the old row goes. */
 static void write_dedupe(struct store_writer *w, const struct dir_row *row)
 {
@@ -270,6 +280,9 @@ static void write_row(struct store_writer *w,
         break;
     case DIR_KIND_OPERATION:
         write_operation(w, row);
+        break;
+    case DIR_KIND_DUTY:
+        write_duty(w, row);
         break;
     case DIR_KIND_DEDUPE:
         write_dedupe(w, row);
@@ -437,12 +450,12 @@ static int committed(void *arg, sqlite3 *db, const char *name, int pages)
     return SQLITE_OK;
 }
 
-/* PASSIVE waits for nobody. A WAL that grew large under long readers is cut when the store is idle,
- * or when it is huge, after waiting for them. */
+/* PASSIVE waits for nobody, and the WAL begins again in its old pages. One that grew large under
+ * long readers is cut when the store is idle, or when it is huge, after waiting for them. */
 static void checkpoint(struct store_writer *w, bool idle)
 {
-    bool huge = w->wal_pages >= 8 * STORE_WAL_PAGES;
-    int mode = idle || huge ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE;
+    bool large = w->wal_pages >= 2 * STORE_WAL_PAGES, huge = w->wal_pages >= 8 * STORE_WAL_PAGES;
+    int mode = (idle && large) || huge ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE;
     (void)sqlite3_busy_timeout(w->conn.db, huge ? STORE_BUSY_MS / 5 : 10);
     int rc = sqlite3_wal_checkpoint_v2(w->conn.db, "main", mode, NULL, NULL);
     (void)sqlite3_busy_timeout(w->conn.db, STORE_BUSY_MS);

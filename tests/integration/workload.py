@@ -26,6 +26,7 @@ class Writers:
         self.records, self.stopping = [], False
         self.lock = threading.Lock()
         self.acknowledged = 0
+        self.avoid = {}
         self.errors = []
         self.threads = [threading.Thread(target=self._run, args=(seed * 1000 + i,)) for i in range(count)]
 
@@ -57,14 +58,20 @@ class Writers:
             self.errors.append(repr(why))
 
     def _any_server(self, rand):
-        return rand.choice(self.cluster.servers).url
+        """One that did not just fail to answer, if there is any: as a client with several endpoints does."""
+        urls = [s.url for s in self.cluster.servers]
+        good = [u for u in urls if self.avoid.get(u, 0) < time.monotonic()]
+        return rand.choice(good or urls)
+
+    def _no_answer(self, url):
+        self.avoid[url] = time.monotonic() + 2
 
     def _one(self, rand):
         server = self._any_server(rand)
         try:
             seen = once(server, "GET", f"/v1/keyspaces/{self.keyspace}/routes?limit=10000", timeout=0.7)
         except Unreachable:
-            time.sleep(0.02)
+            self._no_answer(server)
             return
         if seen.status != 200:
             time.sleep(0.02)
@@ -101,6 +108,7 @@ class Writers:
             try:
                 answer = once(url, "POST", path, body, {"Idempotency-Key": record.key}, timeout=1.5)
             except Unreachable:
+                self._no_answer(url)
                 answer = None
             if answer is not None and answer.status == 307:
                 url = "/".join(answer.headers["location"].split("/")[:3])

@@ -233,6 +233,7 @@ static void keyspace_patch_merges(void)
     CHECK_U64(json_object_size(api_at(&w, "placement/require")), 0);
     CHECK_U64(json_object_size(api_at(&w, "policy")), 0);
     CHECK_U64(api_u64(&w, "replicas/sync"), 2);
+    CHECK_U64(api_u64(&w, "partitions"), 1);
     CHECK(EXPECT(&w, "PATCH /v1/keyspaces/a", "{\"name\":\"b\"}", 400, "invalid_request"));
     CHECK_STR(api_text(&w, "errors/0/pointer"), "/name");
     api_world_close(&w);
@@ -319,8 +320,10 @@ static void etags_of_routes(void)
     CHECK(EXPECT_WITH(&w, "HEAD /v1/keyspaces/o/route?key=a", NULL, NULL, 200, NULL));
     CHECK_U64(w.answer.body.len, 0);
     /* A node's new address is another version of the same epoch. */
-    CHECK(EXPECT(&w, "PUT /v1/nodes/n1",
-                 "{\"address\":\"10.0.0.9:9000\",\"labels\":{\"zone\":\"z1\"}}", 200, NULL));
+    CHECK(
+        EXPECT(&w, "PUT /v1/nodes/n1",
+               "{\"address\":\"10.0.0.9:9000\",\"lease\":\"static\",\"labels\":{\"zone\":\"z1\"}}",
+               200, NULL));
     CHECK(EXPECT_WITH(&w, "GET /v1/keyspaces/o/route?key=a", match, NULL, 200, NULL));
     CHECK_STR(api_text(&w, "primary/address"), "10.0.0.9:9000");
     CHECK(api_u64(&w, "mod_revision") > api_u64(&w, "epoch"));
@@ -450,6 +453,8 @@ static void partitions_are_checked_pinned_and_limited(void)
         EXPECT(&w, path, "{\"pinned\":true,\"rate_limit\":{\"requests_per_s\":9000}}", 200, NULL));
     CHECK_U64(api_u64(&w, "rate_limit/requests_per_s"), 9000);
     CHECK(json_is_true(api_at(&w, "pinned")));
+    CHECK(api_u64(&w, "created_revision") > 0);
+    CHECK(json_is_array(api_at(&w, "lineage/parents")));
     CHECK_U64(api_u64(&w, "epoch"), epoch);
     CHECK(EXPECT(&w, path, "{\"rate_limit\":null}", 200, NULL));
     CHECK(api_at(&w, "rate_limit") == NULL);
@@ -506,6 +511,9 @@ static void moves_of_empty_partitions(void)
     CHECK(EXPECT(&w, path, "{\"node\":\"n1\",\"role\":\"primary\"}", 400, "invalid_request"));
     path = text("DELETE /v1/keyspaces/o/partitions/%" PRIu64 "/replicas/%s", p, from);
     CHECK(EXPECT(&w, path, NULL, 409, "needs_staged_move"));
+    path = text("DELETE /v1/keyspaces/o/partitions/%" PRIu64 "/replicas/nobody", p);
+    CHECK(EXPECT(&w, path, NULL, 404, "node_not_found"));
+    CHECK(api_u64(&w, "revision") > 0);
     api_world_close(&w);
 }
 

@@ -38,7 +38,8 @@ static void step(struct api_world *w, unsigned i)
         split(w, "c");
         break;
     case 2:
-        CHECK(EXPECT(w, "PUT /v1/nodes/n2", "{\"address\":\"10.0.0.2:9000\"}", 200, NULL));
+        CHECK(EXPECT(w, "PUT /v1/nodes/n2", "{\"address\":\"10.0.0.2:9000\",\"lease\":\"static\"}",
+                     200, NULL));
         break;
     case 3:
         p = partition_of(w, "c");
@@ -46,7 +47,8 @@ static void step(struct api_world *w, unsigned i)
                      "{\"to\":\"n2\",\"empty\":true,\"reason\":\"r\"}", 202, NULL));
         break;
     case 4:
-        CHECK(EXPECT(w, "PUT /v1/nodes/n2", "{\"address\":\"10.0.0.22:9000\"}", 200, NULL));
+        CHECK(EXPECT(w, "PUT /v1/nodes/n2", "{\"address\":\"10.0.0.22:9000\",\"lease\":\"static\"}",
+                     200, NULL));
         break;
     case 5:
         p = partition_of(w, "c");
@@ -128,7 +130,8 @@ static void routes_as_they_were(void)
     CHECK(EXPECT(&w, "GET /v1/keyspaces/z/route?key=a&at_revision=3", NULL, 404,
                  "keyspace_not_found"));
     CHECK(EXPECT(&w, "GET /v1/keyspaces/o/route?key=a&at_revision=99999", NULL, 503, "behind"));
-    CHECK(EXPECT(&w, "GET /v1/keyspaces/o/route?key=a&at_revision=0", NULL, 410, "compacted"));
+    CHECK(EXPECT(&w, "GET /v1/keyspaces/o/route?key=a&at_revision=0", NULL, 404,
+                 "keyspace_not_found"));
     CHECK(
         EXPECT(&w, "GET /v1/keyspaces/o/route?key=a&at_revision=x", NULL, 400, "invalid_request"));
     CHECK(EXPECT(&w, text("GET /v1/keyspaces/o/route?at_revision=%" PRIu64, past.revision[0]), NULL,
