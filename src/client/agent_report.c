@@ -181,7 +181,7 @@ enum cadastre_status cadastre_agent_cleaned(struct cadastre_agent *a,
     put_u64(body, "session", session);
     put_u64(body, "copy", task->copy);
     put_u64(body, "deleted_bytes", deleted_bytes);
-    (void)snprintf(target, sizeof target, "/v1/nodes/%s/duties/%s", a->node, task->id);
+    (void)snprintf(target, sizeof target, "/v1/nodes/%s/duties/%" PRIu64, a->node, task->duty);
     return send_body(a, target, body, timeout_ms, false, e);
 }
 

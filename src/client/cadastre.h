@@ -294,6 +294,7 @@ struct cadastre_task {
     size_t must_have_count;
     uint64_t start_position; /* a replica cuts its log to this before it counts */
     uint64_t copy;           /* the id of the copy that this is about */
+    uint64_t duty;           /* CLEANUP: which duty of this node's it is */
     /* Of an operation: */
     char operation[CADASTRE_ID_MAX + 1];
     uint64_t attempt;
