@@ -331,7 +331,9 @@ struct cadastre_agent_callbacks {
      * here on. cadastre_may_write() allows writing after this returned true; false means not yet,
      * and it is called again, after a while or with a newer grant. Called again for a grant of the
      * same epoch that differs in must_have or role: what is acknowledged from its return on needs
-     * the new must_have. */
+     * the new must_have. A node that keeps the data records `task->copy` with
+     * cadastre_agent_set_copy() before it returns true: what a later registration does not name is
+     * taken for lost. */
     bool (*grant)(void *arg, struct cadastre_partition *p, const struct cadastre_task *task);
     /* cadastre_may_write() refuses by now. Settle what was admitted, then report `fenced`. */
     void (*fence)(void *arg, struct cadastre_partition *p, const struct cadastre_task *task);

@@ -89,7 +89,10 @@ static bool on_grant(void *arg, struct cadastre_partition *p, const struct cadas
 {
     (void)arg;
     show("grant", p, t);
-    return atomic_load(&takes);
+    bool taken = atomic_load(&takes);
+    return taken &&
+           (t->copy == CADASTRE_NONE ||
+            cadastre_agent_set_copy(agent, t->keyspace, t->partition, t->copy) == CADASTRE_OK);
 }
 
 static void on_fence(void *arg, struct cadastre_partition *p, const struct cadastre_task *t)

@@ -15,6 +15,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent / "tools"), str(HERE.parent / "harness"), str(HERE)]
 from client import Driver, Mock, problem, wait_for  # noqa: E402  pylint: disable=wrong-import-position
+from cluster import Cluster  # noqa: E402  pylint: disable=wrong-import-position
 from tap import equal, main, test  # noqa: E402  pylint: disable=wrong-import-position
 
 NODE = "/v1/nodes/n1"
@@ -477,6 +478,103 @@ def nonsense_is_survived():
         p.revision = 2 * 10**6
         g = p.grant()
         wait_for(lambda: may(d, g["epoch"]), "the right to write")
+
+
+# --- real servers ---
+
+
+class Node:
+    """A driver as an agent of a real cluster."""
+
+    def __init__(self, c, name):
+        self.c, self.name = c, name
+        self.directory = c.base / f"node-{name}"
+        self.directory.mkdir(exist_ok=True)
+        self.d = None
+
+    def start(self):
+        self.d = Driver()
+        urls = ",".join(s.url for s in self.c.servers)
+        equal(self.d("agent", urls, self.name, f"{self.name}:1", self.directory, 200, 2000)["status"], "ok")
+        self.d("start")
+        wait_for(lambda: self.d("state")["session"], f"a session of {self.name}")
+        return self
+
+    def granted(self):
+        """The newest grant of each partition that this node may write, as (keyspace, partition, epoch)."""
+        newest = {(t["keyspace"], t["partition"]): t["epoch"] for t in tasks_of(self.d, "grant") if t["role"] == 1}
+        return [(k, p, e) for (k, p), e in newest.items() if self.d("may", k, p, e)["may"]]
+
+    def kill(self):
+        self.d.process.kill()
+        self.d.process.wait()
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, kind, value, trace):
+        if self.d.process.poll() is None:
+            self.d.__exit__(kind, value, trace)
+
+
+def keyspace(c, name, splits=("m",), **more):
+    c.call("POST", "/v1/keyspaces", {"name": name, "scheme": "range", "splits": list(splits), **more}).expect(201)
+
+
+def routes_of(c, name):
+    found = c.call("GET", f"/v1/keyspaces/{name}/map?consistency=linearizable").expect(200)["routes"]
+    return [(name, r["partition"], r["epoch"]) for r in found if r["primary"]]
+
+
+@test
+def a_real_cluster_grants_and_a_leader_may_die():
+    with Cluster(3) as c, Node(c, "n1") as n:
+        keyspace(c, "ks", ("d", "m", "t"))
+        wait_for(lambda: sorted(n.granted()) == sorted(routes_of(c, "ks")) and len(n.granted()) == 4, "all grants")
+        for _ in range(2):
+            leader = c.leader()
+            leader.kill()
+            session = n.d("state")["session"]
+            wait_for(lambda: len(n.granted()) == 4 and n.d("state")["lease_left_ms"] > 5000, "a renewed lease")
+            equal(n.d("state")["session"], session)
+            leader.start()
+            c.wait_ready()
+        # Split: the old id is revoked, the new ones are granted, all with new epochs.
+        old = n.granted()[0]
+        key = next(r.get("start", "") for r in c.call("GET", "/v1/keyspaces/ks/map").expect(200)["routes"]
+                   if r["partition"] == old[1]) + "b"
+        c.call("POST", f"/v1/keyspaces/ks/partitions/{old[1]}/split", {"at": [key]})
+        wait_for(lambda: sorted(n.granted()) == sorted(routes_of(c, "ks")), "the grants of the new map")
+        equal(n.d("stop", 10000)["status"], "ok")
+        wait_for(lambda: not routes_of(c, "ks"), "the partitions to be without a primary")
+
+
+@test
+def a_restarted_node_is_granted_anew_at_once():
+    with Cluster(1) as c, Node(c, "n1") as n:
+        keyspace(c, "ks")
+        wait_for(lambda: len(n.granted()) == 2, "grants")
+        before = dict((p, e) for _, p, e in n.granted())
+        n.kill()
+        n.start()
+        wait_for(lambda: len(n.granted()) == 2, "grants to the new session")
+        # In the very command that registered it, not when the old lease had passed.
+        session = n.d("state")["session"]
+        equal({e for _, _, e in n.granted()}, {session})
+        assert session > max(before.values())
+        equal(sorted(n.granted()), sorted(routes_of(c, "ks")))
+
+
+@test
+def affinity_goes_on_without_the_directory():
+    with Cluster(1) as c, Node(c, "n1") as n:
+        keyspace(c, "strict", ())
+        keyspace(c, "loose", (), authority="affinity")
+        wait_for(lambda: len(n.granted()) == 2, "grants")
+        c.servers[0].kill()
+        wait_for(lambda: [k for k, _, _ in n.granted()] == ["loose"], "the lease to run out")
+        c.servers[0].start()
+        wait_for(lambda: len(n.granted()) == 2, "writing everywhere again")
 
 
 if __name__ == "__main__":
