@@ -36,6 +36,8 @@ static bool apply(struct cadastre_router *r, const struct cl_answer *a, size_t *
     bool ok = json_is_array(changes) && cl_json_u64(body, "revision", &revision) &&
               revision >= atomic_load(&r->revision);
     *ret_count = json_array_size(changes);
+    atomic_fetch_add_explicit(&r->changes, *ret_count, memory_order_relaxed);
+    atomic_fetch_add_explicit(&r->deltas, *ret_count > 0, memory_order_relaxed);
     (void)pthread_mutex_lock(&r->writing);
     for (size_t i = 0; ok && i < *ret_count; i++) {
         const json_t *change = json_array_get(changes, i);
@@ -55,8 +57,6 @@ static bool apply(struct cadastre_router *r, const struct cl_answer *a, size_t *
     }
     (void)pthread_mutex_unlock(&r->writing);
     json_decref(body);
-    atomic_fetch_add_explicit(&r->changes, *ret_count, memory_order_relaxed);
-    atomic_fetch_add_explicit(&r->deltas, *ret_count > 0, memory_order_relaxed);
     return ok;
 }
 

@@ -7,6 +7,7 @@ import os
 import pathlib
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -15,7 +16,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent / "tools"), str(HERE.parent / "harness"), str(HERE)]
 from client import Driver, Mock, problem, wait_for  # noqa: E402  pylint: disable=wrong-import-position
-from cluster import Cluster  # noqa: E402  pylint: disable=wrong-import-position
+from cluster import BUILD, Cluster  # noqa: E402  pylint: disable=wrong-import-position
 from tap import equal, main, test  # noqa: E402  pylint: disable=wrong-import-position
 
 NODE = "/v1/nodes/n1"
@@ -575,6 +576,40 @@ def affinity_goes_on_without_the_directory():
         wait_for(lambda: [k for k, _, _ in n.granted()] == ["loose"], "the lease to run out")
         c.servers[0].start()
         wait_for(lambda: len(n.granted()) == 2, "writing everywhere again")
+
+
+@test
+def the_examples_do_what_they_say():
+    with Cluster(1) as c:
+        folder = c.base / "example"
+        folder.mkdir()
+        url = c.servers[0].url
+        agent = subprocess.Popen([str(BUILD / "examples/agent"), url, "n1", "n1:1", str(folder)], text=True,
+                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        try:
+            equal(agent.stdout.readline().split(": ")[1], "started\n")
+            keyspace(c, "ks", ())
+            granted = agent.stdout.readline()
+            _, partition, epoch = routes_of(c, "ks")[0]
+            equal(granted.split(";")[0].split(",")[0], f"ks/{partition}: granted at epoch {epoch}")
+            answers = []
+
+            def writes():
+                agent.stdin.write(f"ks {partition} {epoch}\n")
+                agent.stdin.flush()
+                answers.append(agent.stdout.readline())
+                return answers[-1] == "yes\n"
+
+            wait_for(writes, "the right to write")
+            router = subprocess.run([str(BUILD / "examples/router"), url, "ks"], input="k\n", text=True,
+                                    capture_output=True, timeout=60, check=True)
+            assert router.stdout.startswith(f"k: partition {partition} at epoch {epoch} on n1 (n1:1), "), router.stdout
+            agent.stdin.close()
+            assert agent.stdout.readline().startswith("released; 1 grants, "), "not released"
+            equal(agent.wait(timeout=60), 0)
+        finally:
+            agent.kill()
+            agent.wait()
 
 
 if __name__ == "__main__":
