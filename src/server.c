@@ -164,7 +164,6 @@ int server_run(const struct config *config)
     static struct server server; /* lives as long as the process */
     struct server *s = &server;
     s->config = config;
-    mem_keep();
     log_init(config->log_level, config->log_json);
     rcu_reader_start();
     int rv = uv_loop_init(&s->loop);
