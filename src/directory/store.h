@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The store: what apply changed, in SQLite, written by a thread of its own in order and in batches (each one
- * transaction: rows, applied index, revision, hash, history and audit). Nothing depends on the file after a crash: it
- * is rebuilt from the snapshot at each start, so it runs with synchronous=OFF. Any SQLite error ends the process
- * (EXIT_DATA, with file and reason).
+/* The store: what apply changed, in SQLite, written by a thread of its own in order and in batches
+ * (each one transaction: rows, applied index, revision, hash, history and audit). Nothing depends
+ * on the file after a crash: it is rebuilt from the snapshot at each start, so it runs with
+ * synchronous=OFF. Any SQLite error ends the process (EXIT_DATA, with file and reason).
  *
- * It is the source of snapshots, history and backups. Reads open short transactions on connections of their own. */
+ * It is the source of snapshots, history and backups. Reads open short transactions on connections
+ * of their own. */
 #ifndef DIRECTORY_STORE_H
 #define DIRECTORY_STORE_H
 
 #include "directory/directory.h"
 
 enum {
-    STORE_QUEUE_MAX = 65536,      /* effects that wait; store_lag() tells the leader to hold commands back at half */
-    STORE_IMAGE_MAX = 1 << 30,    /* bytes of a snapshot image (libraft can't load 2 GiB); growth is refused before */
-    STORE_READERS_MAX = 8         /* connections for reads */
+    STORE_QUEUE_MAX =
+        65536, /* effects that wait; store_lag() tells the leader to hold commands back at half */
+    STORE_IMAGE_MAX =
+        1
+        << 30, /* bytes of a snapshot image (libraft can't load 2 GiB); growth is refused before */
+    STORE_READERS_MAX = 8 /* connections for reads */
 };
 
 struct store;
@@ -34,28 +38,34 @@ dir_rev store_revision(const struct store *s);
 /* Bytes of the image that a snapshot would have, as of the last batch. Any thread. */
 uint64_t store_image_bytes(const struct store *s);
 
-/* --- snapshots: header (magic, format version, index, generation, state hash, XXH3 of the image), then the image --- */
+/* --- snapshots: header (magic, format version, index, generation, state hash, XXH3 of the image),
+ * then the image --- */
 
 struct store_snapshot; /* one being made */
 
-/* Marks this place in the queue; the image will hold exactly what was pushed before. Loop thread; at most one. */
+/* Marks this place in the queue; the image will hold exactly what was pushed before. Loop thread;
+ * at most one. */
 struct store_snapshot *store_snapshot_begin(struct store *s, uint64_t index);
-/* Blocks until the image is there; gives two pieces, header and image, that live until store_snapshot_end(). Once for
- * each snapshot. ERR_NOT_READY when a restore overtook it, ERR_LIMIT_EXCEEDED when the image is over STORE_IMAGE_MAX.
- * Pool thread. */
-enum err_code
-store_snapshot_wait(struct store_snapshot *snap, struct slice ret_pieces[2], struct err *e) MUST_CHECK;
+/* Blocks until the image is there; gives two pieces, header and image, that live until
+ * store_snapshot_end(). Once for each snapshot. ERR_NOT_READY when a restore overtook it,
+ * ERR_LIMIT_EXCEEDED when the image is over STORE_IMAGE_MAX. Pool thread. */
+enum err_code store_snapshot_wait(struct store_snapshot *snap,
+                                  struct slice ret_pieces[2],
+                                  struct err *e) MUST_CHECK;
 /* Not while store_snapshot_wait() runs. Any thread. */
 void store_snapshot_end(struct store_snapshot *snap);
 
-/* Replaces the store's content by a snapshot's (both pieces in one run of bytes) and loads `d` from it. The store is
- * idle: everything pushed is dropped, for the snapshot is newer. ERR_CORRUPT (nothing changed) when a checksum, the
- * format or an invariant is wrong. Loop thread. */
-enum err_code
-store_restore(struct store *s, struct directory *d, struct slice snapshot, struct err *e) MUST_CHECK;
+/* Replaces the store's content by a snapshot's (both pieces in one run of bytes) and loads `d` from
+ * it. The store is idle: everything pushed is dropped, for the snapshot is newer. ERR_CORRUPT
+ * (nothing changed) when a checksum, the format or an invariant is wrong. Loop thread. */
+enum err_code store_restore(struct store *s,
+                            struct directory *d,
+                            struct slice snapshot,
+                            struct err *e) MUST_CHECK;
 
-/* Opens a file as `cadastred check` does: read-only, loads it into a fresh directory and verifies all of it,
- * including history and tombstones. Prints a line per violation through `report`. Returns how many, or ERR in `e`. */
+/* Opens a file as `cadastred check` does: read-only, loads it into a fresh directory and verifies
+ * all of it, including history and tombstones. Prints a line per violation through `report`.
+ * Returns how many, or ERR in `e`. */
 enum err_code store_check_file(const char *path,
                                void (*report)(void *arg, const char *line),
                                void *arg,
@@ -82,11 +92,12 @@ struct store_version {
     bool pinned, end_open;
     uint64_t rate_limit;
     uint64_t parents[DIR_PARENTS_MAX];
-    uint64_t operation; /* the one that made it, or 0 */
+    uint64_t operation;      /* the one that made it, or 0 */
     struct slice start, end; /* valid during the callback */
     struct {
         uint8_t role;
-        bool is_static; /* the node of then had no agent: as primary, it makes the authority static */
+        bool is_static; /* the node of then had no agent: as primary, it makes the authority static
+                         */
         char name[DIR_NAME_MAX + 1], address[DIR_ADDRESS_MAX + 1];
     } replicas[DIR_REPLICAS_MAX];
 };
@@ -95,11 +106,13 @@ struct store_version {
 enum err_code
 store_await(struct store *s, dir_rev revision, uint64_t timeout_ms, struct err *e) MUST_CHECK;
 
-/* A keyspace as it was at a revision, by name; reference to the caller, or NULL (none, or compacted: see view). */
+/* A keyspace as it was at a revision, by name; reference to the caller, or NULL (none, or
+ * compacted: see view). */
 struct dir_keyspace *store_keyspace_at(struct store *s, struct slice name, dir_rev revision);
 
-/* The version of the partition that held `routing_key` at `revision`, as a route showed it then (mod_revision, names,
- * addresses). ERR_PARTITION_NOT_FOUND when none did; ERR_COMPACTED, ERR_BEHIND when `revision` is out of history. */
+/* The version of the partition that held `routing_key` at `revision`, as a route showed it then
+ * (mod_revision, names, addresses). ERR_PARTITION_NOT_FOUND when none did; ERR_COMPACTED,
+ * ERR_BEHIND when `revision` is out of history. */
 enum err_code store_route_at(struct store *s,
                              uint64_t keyspace,
                              struct slice routing_key,
@@ -115,14 +128,16 @@ enum err_code store_history(struct store *s,
                             void *arg,
                             struct err *e) MUST_CHECK;
 
-/* What changed in a keyspace in (from, to], by (revision, start): for diff, and for changes older than the ring. Each
- * version that began there; each partition that ended there without a newer version (`removed`; at one revision those
- * that a split or merge retired come before what replaced them, a removed keyspace's last of all); and, as
- * DIR_CHANGE_NODE, each version that stayed while what a route shows of one of its nodes changed, named as of then. A
- * keyspace created in chunks appears whole, as DIR_CHANGE_CREATE, at the revision that made it visible. Pins
- * (DIR_CHANGE_PIN) are versions too, though routes don't show them: their mod_revision is an earlier one.
- * ERR_COMPACTED when history no longer reaches back to `from`, or when changes of nodes alone touched over 2^20 routes;
- * ERR_BEHIND when the store has not reached `to`. `fn` returns false to stop; events are delivered as they are read. */
+/* What changed in a keyspace in (from, to], by (revision, start): for diff, and for changes older
+ * than the ring. Each version that began there; each partition that ended there without a newer
+ * version (`removed`; at one revision those that a split or merge retired come before what replaced
+ * them, a removed keyspace's last of all); and, as DIR_CHANGE_NODE, each version that stayed while
+ * what a route shows of one of its nodes changed, named as of then. A keyspace created in chunks
+ * appears whole, as DIR_CHANGE_CREATE, at the revision that made it visible. Pins (DIR_CHANGE_PIN)
+ * are versions too, though routes don't show them: their mod_revision is an earlier one.
+ * ERR_COMPACTED when history no longer reaches back to `from`, or when changes of nodes alone
+ * touched over 2^20 routes; ERR_BEHIND when the store has not reached `to`. `fn` returns false to
+ * stop; events are delivered as they are read. */
 struct store_event {
     dir_rev revision;
     enum dir_change_kind kind;
@@ -137,9 +152,9 @@ enum err_code store_events(struct store *s,
                            void *arg,
                            struct err *e) MUST_CHECK;
 
-/* The audit: one row a command, newest first, of entries before index `before` (0: from the newest). The commands of
- * one entry share its index, and are never cut apart: there may be a few rows more than `max`, and the last row's index
- * is the next page's `before`. */
+/* The audit: one row a command, newest first, of entries before index `before` (0: from the
+ * newest). The commands of one entry share its index, and are never cut apart: there may be a few
+ * rows more than `max`, and the last row's index is the next page's `before`. */
 struct store_audit {
     uint64_t index, at_ms;
     dir_rev revision;
@@ -153,6 +168,7 @@ enum err_code store_audit(struct store *s,
                           struct err *e) MUST_CHECK;
 
 /* A consistent copy of the database file, as of now, written to `path`. */
-enum err_code store_backup(struct store *s, const char *path, dir_rev *ret_revision, struct err *e) MUST_CHECK;
+enum err_code
+store_backup(struct store *s, const char *path, dir_rev *ret_revision, struct err *e) MUST_CHECK;
 
 #endif

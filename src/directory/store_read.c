@@ -3,13 +3,12 @@
  * neither a connection nor the WAL. */
 #include "directory/store_internal.h"
 
-#include "base/assert.h"
-#include "base/clock.h"
 #include "base/mem.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

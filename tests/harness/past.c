@@ -314,6 +314,23 @@ static enum err_code create_in_chunks(struct past *w, const char *name)
     return code;
 }
 
+void past_large(struct past *w, const char *name, uint64_t partitions)
+{
+    uint64_t id = directory_state(w->d)->next_id;
+    enum err_code code = create(w, name, partitions, 0, false);
+    for (uint64_t done = DIR_CREATE_BATCH; done < partitions && code == ERR_OK;
+         done += DIR_CREATE_BATCH) {
+        Cadastre__KeyspaceGrow m;
+        cadastre__keyspace_grow__init(&m);
+        Cadastre__Command c = command(CADASTRE__COMMAND__BODY_KEYSPACE_GROW);
+        m.keyspace = id;
+        m.last = done + DIR_CREATE_BATCH >= partitions;
+        c.keyspace_grow = &m;
+        code = past_apply(w, &c);
+    }
+    CHECK(code == ERR_OK);
+}
+
 enum err_code past_split(struct past *w, uint64_t partition, const void *at, size_t at_len)
 {
     Cadastre__Split m;

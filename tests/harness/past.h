@@ -46,6 +46,8 @@ enum err_code past_apply(struct past *w, Cadastre__Command *cmd);
 /* Bootstrap, and `nodes` static nodes. */
 void past_start(struct past *w, unsigned nodes);
 enum err_code past_keyspace(struct past *w, const char *name, uint64_t hash_partitions);
+/* A hash keyspace of many partitions, in chunks. */
+void past_large(struct past *w, const char *name, uint64_t partitions);
 enum err_code past_node(struct past *w, const char *name, const char *address);
 enum err_code past_split(struct past *w, uint64_t partition, const void *at, size_t at_len);
 enum err_code past_move(struct past *w, uint64_t partition, const char *to);

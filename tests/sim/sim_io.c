@@ -7,23 +7,9 @@
 #include "base/assert.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "tests/sim/sim_disk.h"
 
 #include <string.h>
-
-struct sim_entry {
-    raft_term term;
-    unsigned short type;
-    size_t len;
-    uint8_t *data;
-};
-
-struct sim_snapshot {
-    raft_index index, configuration_index;
-    raft_term term;
-    struct raft_configuration configuration;
-    uint8_t *data;
-    size_t len;
-};
 
 enum op_kind { OP_APPEND, OP_TRUNCATE, OP_INSTALL };
 
@@ -47,15 +33,6 @@ struct sim_put {
     struct sim_snapshot *snapshot;
     unsigned trailing;
     uint64_t after; /* the last write asked for before it */
-};
-
-struct sim_disk {
-    raft_term term;
-    raft_id vote;
-    struct sim_snapshot *snapshot;
-    raft_index start; /* of the first entry */
-    struct sim_entry *entries;
-    size_t n, capacity;
 };
 
 enum event_kind { EV_TICK, EV_SENT, EV_DELIVER, EV_WRITTEN, EV_PUT, EV_GOT };
@@ -172,133 +149,6 @@ static struct sim_event *post(struct sim_node *n, enum event_kind kind, uint64_t
     return e;
 }
 
-/* --- copies --- */
-
-static void *raft_copy(const void *p, size_t len)
-{
-    void *copy = raft_malloc(len > 0 ? len : 1);
-    ASSERT(copy != NULL);
-    if (len > 0) {
-        memcpy(copy, p, len);
-    }
-    return copy;
-}
-
-static void copy_configuration(const struct raft_configuration *from, struct raft_configuration *to)
-{
-    raft_configuration_init(to);
-    for (unsigned i = 0; i < from->n; i++) {
-        int rv = raft_configuration_add(to, from->servers[i].id, from->servers[i].address,
-                                        from->servers[i].role);
-        ASSERT(rv == 0);
-    }
-}
-
-/* As raft_uv receives and loads: one array, one batch that holds all the bytes. */
-static struct raft_entry *copy_entries(const struct raft_entry *from, size_t n)
-{
-    if (n == 0) {
-        return NULL;
-    }
-    size_t bytes = 0;
-    for (size_t i = 0; i < n; i++) {
-        bytes += from[i].buf.len;
-    }
-    struct raft_entry *to = raft_malloc(n * sizeof *to);
-    uint8_t *batch = raft_malloc(bytes > 0 ? bytes : 1);
-    ASSERT(to != NULL && batch != NULL);
-    size_t at = 0;
-    for (size_t i = 0; i < n; i++) {
-        to[i] = from[i];
-        to[i].batch = batch;
-        to[i].buf.base = batch + at;
-        if (from[i].buf.len > 0) {
-            memcpy(batch + at, from[i].buf.base, from[i].buf.len);
-        }
-        at += from[i].buf.len;
-    }
-    return to;
-}
-
-static struct sim_snapshot *copy_snapshot(const struct raft_snapshot *from)
-{
-    struct sim_snapshot *to = mem_zalloc(sizeof *to);
-    to->index = from->index;
-    to->term = from->term;
-    to->configuration_index = from->configuration_index;
-    copy_configuration(&from->configuration, &to->configuration);
-    for (unsigned i = 0; i < from->n_bufs; i++) {
-        to->data = mem_realloc(to->data, to->len + from->bufs[i].len + 1);
-        memcpy(to->data + to->len, from->bufs[i].base, from->bufs[i].len);
-        to->len += from->bufs[i].len;
-    }
-    return to;
-}
-
-static struct raft_snapshot *give_snapshot(const struct sim_snapshot *from)
-{
-    struct raft_snapshot *to = raft_calloc(1, sizeof *to);
-    ASSERT(to != NULL);
-    to->index = from->index;
-    to->term = from->term;
-    to->configuration_index = from->configuration_index;
-    copy_configuration(&from->configuration, &to->configuration);
-    to->n_bufs = 1;
-    to->bufs = raft_malloc(sizeof *to->bufs);
-    ASSERT(to->bufs != NULL);
-    to->bufs[0].base = raft_copy(from->data, from->len);
-    to->bufs[0].len = from->len;
-    return to;
-}
-
-/* --- the durable state --- */
-
-static void disk_append(struct sim_disk *d, const struct sim_op *op)
-{
-    if (d->n + op->n > d->capacity) {
-        d->capacity = (d->n + op->n) * 2;
-        d->entries = mem_realloc(d->entries, d->capacity * sizeof *d->entries);
-    }
-    memcpy(d->entries + d->n, op->entries, op->n * sizeof *d->entries);
-    d->n += op->n;
-}
-
-static void disk_apply(struct sim_disk *d, const struct sim_op *op)
-{
-    switch (op->kind) {
-    case OP_APPEND:
-        disk_append(d, op);
-        break;
-    case OP_TRUNCATE:
-        ASSERT(op->index >= d->start);
-        if (op->index - d->start < d->n) {
-            d->n = (size_t)(op->index - d->start);
-        }
-        break;
-    case OP_INSTALL:
-        d->snapshot = op->snapshot;
-        d->start = op->snapshot->index + 1;
-        d->n = 0;
-        break;
-    }
-}
-
-static void disk_apply_put(struct sim_disk *d, const struct sim_put *p)
-{
-    d->snapshot = p->snapshot;
-    if (p->snapshot->index <= p->trailing) {
-        return;
-    }
-    raft_index first = p->snapshot->index - p->trailing + 1;
-    if (first > d->start) {
-        size_t gone = (size_t)(first - d->start);
-        gone = gone < d->n ? gone : d->n;
-        memmove(d->entries, d->entries + gone, (d->n - gone) * sizeof *d->entries);
-        d->n -= gone;
-        d->start += gone;
-    }
-}
-
 /* --- raft_io: life, term, vote, time --- */
 
 static int io_init(struct raft_io *io, raft_id id, const char *address)
@@ -321,16 +171,10 @@ static int io_load(struct raft_io *io,
     const struct sim_disk *d = &n->disk;
     *term = d->term;
     *voted_for = d->vote;
-    *snapshot = d->snapshot != NULL ? give_snapshot(d->snapshot) : NULL;
+    *snapshot = d->snapshot != NULL ? sim_give_snapshot(d->snapshot) : NULL;
     *start_index = d->start;
     *n_entries = d->n;
-    struct raft_entry *borrowed = mem_zalloc((d->n + 1) * sizeof *borrowed);
-    for (size_t i = 0; i < d->n; i++) {
-        borrowed[i] = (struct raft_entry){
-            d->entries[i].term, d->entries[i].type, {d->entries[i].data, d->entries[i].len}, NULL};
-    }
-    *entries = copy_entries(borrowed, d->n);
-    mem_free(borrowed);
+    *entries = sim_disk_load(d);
     return 0;
 }
 
@@ -351,8 +195,7 @@ static int io_bootstrap(struct raft_io *io, const struct raft_configuration *con
     int rv = raft_configuration_encode(conf, &buf);
     ASSERT(rv == 0 && n->disk.term == 0);
     struct sim_entry entry = {1, RAFT_CHANGE, buf.len, buf.base};
-    struct sim_op op = {.kind = OP_APPEND, .entries = &entry, .n = 1};
-    disk_append(&n->disk, &op);
+    sim_disk_append(&n->disk, &entry, 1);
     n->disk.term = 1;
     return 0;
 }
@@ -440,11 +283,11 @@ static int io_send(struct raft_io *io,
     e->message = *m;
     if (m->type == RAFT_IO_APPEND_ENTRIES) {
         e->message.append_entries.entries =
-            copy_entries(m->append_entries.entries, m->append_entries.n_entries);
+            sim_copy_entries(m->append_entries.entries, m->append_entries.n_entries);
     } else if (m->type == RAFT_IO_INSTALL_SNAPSHOT) {
         const struct raft_install_snapshot *from = &m->install_snapshot;
-        copy_configuration(&from->conf, &e->message.install_snapshot.conf);
-        e->message.install_snapshot.data.base = raft_copy(from->data.base, from->data.len);
+        sim_copy_configuration(&from->conf, &e->message.install_snapshot.conf);
+        e->message.install_snapshot.data.base = sim_raft_copy(from->data.base, from->data.len);
     }
     return 0;
 }
@@ -475,6 +318,21 @@ static void deliver(struct sim_node *n, struct sim_event *e)
 }
 
 /* --- raft_io: disk --- */
+
+static void disk_apply(struct sim_disk *d, const struct sim_op *op)
+{
+    switch (op->kind) {
+    case OP_APPEND:
+        sim_disk_append(d, op->entries, op->n);
+        break;
+    case OP_TRUNCATE:
+        sim_disk_truncate(d, op->index);
+        break;
+    case OP_INSTALL:
+        sim_disk_install(d, op->snapshot);
+        break;
+    }
+}
 
 static struct sim_op *ask(struct sim_node *n, enum op_kind kind, unsigned ms)
 {
@@ -542,12 +400,12 @@ static int io_snapshot_put(struct raft_io *io,
     if (trailing == 0) {
         struct sim_op *op = ask(n, OP_INSTALL, n->snapshot_ms);
         op->put = req;
-        op->snapshot = copy_snapshot(snapshot);
+        op->snapshot = sim_copy_snapshot(snapshot);
         s->counts.installs++;
         return 0;
     }
     n->put = mem_zalloc(sizeof *n->put);
-    *n->put = (struct sim_put){req, copy_snapshot(snapshot), trailing, n->op_number};
+    *n->put = (struct sim_put){req, sim_copy_snapshot(snapshot), trailing, n->op_number};
     uint64_t from = n->disk_free_at > s->now ? n->disk_free_at : s->now;
     post(n, EV_PUT, from + around(s, n->snapshot_ms));
     s->counts.snapshots++;
@@ -589,7 +447,7 @@ static void put_done(struct sim_node *n)
 {
     struct sim_put *p = n->put;
     n->put = NULL;
-    disk_apply_put(&n->disk, p);
+    sim_disk_put(&n->disk, p->snapshot, p->trailing);
     p->req->cb(p->req, 0);
 }
 
@@ -599,7 +457,7 @@ static void got(struct sim_node *n, struct raft_io_snapshot_get *get)
         get->cb(get, NULL, RAFT_NOTFOUND);
         return;
     }
-    get->cb(get, give_snapshot(n->disk.snapshot), 0);
+    get->cb(get, sim_give_snapshot(n->disk.snapshot), 0);
 }
 
 /* --- the outside --- */
@@ -680,7 +538,7 @@ void sim_crash(struct sim *s, unsigned node)
         n->op_done = op->number;
     }
     if (n->put != NULL && n->put->after <= n->op_done && below(s, 2) == 0) {
-        disk_apply_put(&n->disk, n->put);
+        sim_disk_put(&n->disk, n->put->snapshot, n->put->trailing);
     }
     n->put = NULL;
     n->ops = NULL;
