@@ -95,6 +95,7 @@ struct sim {
     struct disk disks[NODES];
     int64_t drift_ppm[NODES];
     uint64_t cut_until[NODES];
+    uint64_t link_until[NODES][NODES]; /* these two don't hear each other; the directory they do */
     bool healed;
     struct event *heap;
     uint32_t heap_count;

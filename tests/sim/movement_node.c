@@ -174,7 +174,7 @@ static void follow(struct sim *s, const struct event *e)
                 (e->position == 0 || !cut || d->log[e->position - 1].epoch == e->previous);
     if (!fits) {
         answer.status = ERR_INVALID_REQUEST;
-        answer.position = e->position < d->len ? e->position - 1 : d->len;
+        answer.position = e->position > d->len ? d->len : e->position - 1;
     } else {
         for (uint32_t i = 0; i < e->count; i++) {
             uint32_t at = e->position + i;
@@ -224,8 +224,11 @@ static void keep_set(struct sim *s, unsigned proc)
         } else if ((p->async & bit) != 0 && silent) {
             p->counts &= (uint8_t)~bit;
         } else if ((p->async & bit) != 0 && (p->counts & bit) == 0 && !early) {
-            p->counts |= bit;
-            p->count_from[n] = d->len;
+            /* Counting it holds up every write until it has caught up. */
+            if (p->match[n] + BATCH >= d->len) {
+                p->counts |= bit;
+                p->count_from[n] = d->len;
+            }
         } else if ((p->async & bit) != 0 && (early || p->match[n] >= p->count_from[n])) {
             e.mask |= bit;
         }

@@ -97,7 +97,7 @@ static struct event take(struct sim *s)
 static uint64_t network_delay(struct sim *s)
 {
     uint64_t most = 30 * MS;
-    if (!s->healed && sim_chance(s, 5)) {
+    if (!s->healed && sim_chance(s, 10)) {
         most = sim_chance(s, 30) ? 20 * SECOND : 3 * SECOND;
     }
     return MS + sim_below(s, most);
@@ -107,11 +107,11 @@ void sim_send(struct sim *s, const struct event *e, unsigned a, unsigned b)
 {
     bool cut = s->cut_until[a] > s->now || s->cut_until[b] > s->now;
     bool lost = !s->healed && sim_chance(s, 3);
-    if (cut || lost) {
+    if (cut || lost || s->link_until[a][b] > s->now) {
         return;
     }
     sim_post(s, e, network_delay(s));
-    if (!s->healed && sim_chance(s, 6)) {
+    if (!s->healed && sim_chance(s, 12)) {
         sim_post(s, e, network_delay(s) + sim_below(s, 8 * SECOND));
     }
 }
@@ -412,7 +412,8 @@ static void make_trouble(struct sim *s)
     unsigned n = (unsigned)sim_below(s, NODES);
     uint64_t span = sim_below(s, sim_chance(s, 50) ? 2 * SECOND : 25 * SECOND);
     s->run.faults++;
-    switch (sim_below(s, 6)) {
+    unsigned other = (n + 1 + (unsigned)sim_below(s, NODES - 1)) % NODES;
+    switch (sim_below(s, 8)) {
     case 0:
         node_crash(s, n);
         s->procs[n].retry_at = s->now + span;
@@ -428,6 +429,10 @@ static void make_trouble(struct sim *s)
         break;
     case 4:
         start_second(s, n);
+        break;
+    case 5:
+    case 6:
+        s->link_until[n][other] = s->link_until[other][n] = s->now + span;
         break;
     default:
         node_crash(s, n + NODES);
@@ -470,6 +475,7 @@ static void heal(struct sim *s)
     s->healed = true;
     for (unsigned n = 0; n < NODES; n++) {
         s->cut_until[n] = 0;
+        memset(s->link_until[n], 0, sizeof s->link_until[n]);
         s->procs[n].paused_until = 0;
         node_crash(s, n + NODES);
     }
