@@ -2,7 +2,8 @@
 /* `writers_check [OPTIONS] FILE` (`-`: standard input): the writer-interval checker for histories
  * of real processes, one JSON object a line:
  *
- *     {"event":"accepted","time":NS,"since":NS,"node":"a","key":"p1","epoch":3,"session":"…","sequence":7,"id":"m1"}
+ *     {"event":"accepted","time":NS,"since":NS,"node":"a","key":"p1","epoch":3,
+ *      "session":"s","sequence":7,"id":"m1"}
  *
  * with `event` one of acted, accepted, acknowledged, refused, final (see writers.h); what does not
  * apply is left out. Names may be strings or integers. Options: --partial, --no-final,

@@ -205,7 +205,8 @@ static void land(struct steps *to, struct state *t)
     if (late->kind == LATE_ACK) {
         struct write *write = &t->w[late->write];
         bool same = t->p[write->by].att == late->att || mutated(MUT_dual_of_any_attempt);
-        write->acks |= same && write->state == PENDING ? (uint8_t)(1U << late->node) : 0;
+        bool counts = same && write->state == PENDING;
+        write->acks = (uint8_t)(write->acks | (counts ? 1U << late->node : 0U));
         return;
     }
     bool same = disk->att == late->att || mutated(MUT_dual_of_any_attempt);

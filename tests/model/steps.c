@@ -252,7 +252,7 @@ static uint8_t send(struct steps *to, unsigned w)
         t.disk[dest].log[write->pos] = (uint8_t)(w + 1);
         model_say(to, &t, "%s has write %u from %s", model_names[dest], w, model_names[write->by]);
     }
-    return held ? write->acks | (uint8_t)(1U << dest) : write->acks;
+    return (uint8_t)(write->acks | (held ? 1U << dest : 0U));
 }
 
 static uint8_t replicas_with(const struct state *s, unsigned w)

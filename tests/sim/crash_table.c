@@ -38,7 +38,7 @@ static enum crash_outcome outcome_of(char letter)
         return CRASH_NOBODY;
     case '!':
         return CRASH_ATTENTION;
-    case 'X':
+    case 'k':
         return CRASH_CANCELLED;
     default:
         ASSERT(letter == '-');
@@ -67,7 +67,7 @@ static const struct {
     [CRASH_OLD_REPORT] = {"a report of another attempt or session", "..........."},
     [CRASH_ABORT] = {"abort", "AAAAAAAAArr"},
     [CRASH_OTHER_COMMAND] = {"split, merge or move of it", "rrrrrrrrrrr"},
-    [CRASH_DROP] = {"the keyspace is dropped", "XXXXXXXXXXX"},
+    [CRASH_DROP] = {"the keyspace is dropped", "kkkkkkkkkkk"},
     [CRASH_SOURCE_REMOVED] = {"the source is removed", "rrrrrrrrrrr"},
     [CRASH_DESTINATION_REMOVED] = {"the destination is removed", "rrrrrrrrrrr"},
     /* It is judged at admission; what runs, runs on. */

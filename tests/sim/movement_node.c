@@ -49,14 +49,17 @@ static void take_over(struct sim *s, unsigned proc, uint64_t epoch)
                                                      .epoch = epoch});
 }
 
+static bool is_stale(const struct sim *s, const struct proc *p, const struct order *o)
+{
+    bool other = o->session != p->session && !sim_mutated(s, MOVEMENT_order_of_any_session);
+    bool old = o->revision < p->acted && !sim_mutated(s, MOVEMENT_order_of_any_revision);
+    return other || old;
+}
+
 static void obey(struct sim *s, unsigned proc, const struct order *o)
 {
     struct proc *p = &s->procs[proc];
-    if (o->session != p->session && !sim_mutated(s, MOVEMENT_order_of_any_session)) {
-        s->run.stale_orders++;
-        return;
-    }
-    if (o->revision < p->acted && !sim_mutated(s, MOVEMENT_order_of_any_revision)) {
+    if (is_stale(s, p, o)) {
         s->run.stale_orders++;
         return;
     }
@@ -153,14 +156,30 @@ static void replicate(struct sim *s, unsigned proc)
 }
 
 /* The follower's side: (epoch, position) of the entry before must be the same, and what differs is
- * cut. */
+ * cut. Returns whether the entries fit. */
+static bool extend(const struct sim *s, struct disk *d, const struct event *e)
+{
+    bool cut = !sim_mutated(s, MOVEMENT_replica_not_cut);
+    uint32_t at = e->position;
+    if (at > d->len || (at > 0 && cut && d->log[at - 1].epoch != e->previous)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < e->count; i++, at++) {
+        if (at >= d->len || (cut && d->log[at].epoch != e->entries[i].epoch)) {
+            d->log[at] = e->entries[i];
+            d->len = at + 1;
+        }
+    }
+    return true;
+}
+
 static void follow(struct sim *s, const struct event *e)
 {
     unsigned proc = e->proc;
     struct proc *p = &s->procs[proc];
     struct disk *d = &s->disks[sim_node(proc)];
     bool old = e->epoch < d->epoch && !sim_mutated(s, MOVEMENT_change_of_any_epoch);
-    if (!p->up || p->session == 0 || old || (p->granted && p->epoch >= e->epoch)) {
+    if (p->session == 0 || old || (p->granted && p->epoch >= e->epoch)) {
         return;
     }
     if (p->granted) {
@@ -169,21 +188,10 @@ static void follow(struct sim *s, const struct event *e)
     d->epoch = e->epoch > d->epoch ? e->epoch : d->epoch;
     struct event answer = {.kind = EV_REPLICATED, .proc = e->peer, .peer = proc, .born = e->born};
     answer.epoch = e->epoch;
-    bool cut = !sim_mutated(s, MOVEMENT_replica_not_cut);
-    bool fits = e->position <= d->len &&
-                (e->position == 0 || !cut || d->log[e->position - 1].epoch == e->previous);
-    if (!fits) {
+    answer.position = e->position + e->count;
+    if (!extend(s, d, e)) {
         answer.status = ERR_INVALID_REQUEST;
         answer.position = e->position > d->len ? d->len : e->position - 1;
-    } else {
-        for (uint32_t i = 0; i < e->count; i++) {
-            uint32_t at = e->position + i;
-            if (at >= d->len || (cut && d->log[at].epoch != e->entries[i].epoch)) {
-                d->log[at] = e->entries[i];
-                d->len = at + 1;
-            }
-        }
-        answer.position = e->position + e->count;
     }
     sim_send(s, &answer, sim_node(proc), sim_node(e->peer));
 }
