@@ -48,6 +48,7 @@ struct proc {
     bool granted;
     uint64_t epoch, changed;
     uint8_t must, async, counts;
+    uint8_t asked; /* to be in sync: that may be taken until a newer order says what came of it */
     uint32_t count_from[NODES];
     uint32_t match[NODES], next[NODES];
     uint64_t heard[NODES];

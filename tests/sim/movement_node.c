@@ -18,7 +18,7 @@ void node_stop(struct sim *s, unsigned proc)
 {
     struct proc *p = &s->procs[proc];
     p->granted = false;
-    p->must = p->async = p->counts = 0;
+    p->must = p->async = p->counts = p->asked = 0;
     p->acked = s->disks[sim_node(proc)].len; /* what waits is answered "outcome unknown" */
 }
 
@@ -77,7 +77,7 @@ static void obey(struct sim *s, unsigned proc, const struct order *o)
         take_over(s, proc, o->epoch);
     }
     if (p->changed != o->changed) {
-        p->counts = 0;
+        p->counts = p->asked = 0;
     }
     p->changed = o->changed;
     p->must = o->must;
@@ -229,6 +229,8 @@ static void keep_set(struct sim *s, unsigned proc)
         bool early = sim_mutated(s, MOVEMENT_in_sync_before_counted);
         if ((p->must & bit) != 0 && silent) {
             e.mask &= (uint8_t)~bit;
+        } else if ((p->asked & bit) != 0) {
+            e.mask |= bit;
         } else if ((p->async & bit) != 0 && silent) {
             p->counts &= (uint8_t)~bit;
         } else if ((p->async & bit) != 0 && (p->counts & bit) == 0 && !early) {
@@ -242,6 +244,8 @@ static void keep_set(struct sim *s, unsigned proc)
         }
     }
     if (e.mask != p->must) {
+        bool keeps = !sim_mutated(s, MOVEMENT_asked_and_forgotten);
+        p->asked = (uint8_t)(p->asked | (keeps ? e.mask & p->async : 0));
         sim_send(s, &e, sim_node(proc), sim_node(proc));
     }
 }

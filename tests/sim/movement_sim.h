@@ -22,6 +22,7 @@
     X(no_allowance)           /* the leader counts the lease without drift and delay */            \
     X(new_leader_at_once)     /* a new leader does not count anew */                               \
     X(in_sync_before_counted) /* a primary reports a replica in sync before it counts it */        \
+    X(asked_and_forgotten)    /* a primary stops counting a replica that may be in sync by now */  \
     X(in_sync_replayed)       /* a late change of the in-sync set is taken */
 
 enum movement_mutant {

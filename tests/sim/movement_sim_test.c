@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SEEDS = 40, MUTANT_SEEDS = 400 };
+enum { SEEDS = 40, MUTANT_SEEDS = 1500 };
 
 static void seeds(uint64_t *ret_from, uint64_t *ret_to)
 {
