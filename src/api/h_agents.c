@@ -147,10 +147,8 @@ struct tasks_job {
     dir_rev since;
 };
 
-static void tasks_write(struct buf *out,
-                        const struct dir_view *v,
-                        const struct dir_node *n,
-                        dir_rev since)
+static void
+tasks_write(struct buf *out, const struct dir_view *v, const struct dir_node *n, dir_rev since)
 {
     buf_printf(out, "{\"revision\":%" PRIu64 ",\"session\":%" PRIu64 ",\"tasks\":", v->revision,
                n->session);
@@ -321,8 +319,7 @@ void h_duty_done(struct exchange *x)
     cadastre__duty_done__init(done);
     done->session = json_in_u64(&m->in, "session", true, 1, PARSE_INT_MAX, NULL);
     done->copy = json_in_u64(&m->in, "copy", true, 1, PARSE_INT_MAX, NULL);
-    done->deleted_bytes =
-        json_in_u64(&m->in, "deleted_bytes", false, 0, PARSE_INT_MAX, &present);
+    done->deleted_bytes = json_in_u64(&m->in, "deleted_bytes", false, 0, PARSE_INT_MAX, &present);
     if (!mutation_close(x, m) || (done->node = path_name(x)) == NULL) {
         return;
     }

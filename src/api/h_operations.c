@@ -84,7 +84,7 @@ static bool read_filters(struct exchange *x, struct filters *f)
 {
     static const char *const states[] = {"queued", "running", "done", "aborted", "failed", NULL};
     static const char *const kinds[] = {"move",     "add_replica", "remove_replica",
-                                         "transfer", "failover",    NULL};
+                                        "transfer", "failover",    NULL};
     return param_text(x, "state", f->state, sizeof f->state) &&
            param_text(x, "keyspace", f->keyspace, sizeof f->keyspace) &&
            param_text(x, "node", f->node, sizeof f->node) &&

@@ -3,8 +3,8 @@
  *
  * A heartbeat is answered after a quorum has confirmed this leader later than it arrived, and is
  * judged by what is applied by then. Those of one batch share a confirmation, which is an entry of
- * the log: so batches, not heartbeats, cost one. A session's end is proposed only while no heartbeat
- * of it waits; from then until the command's fate is known, none is answered. */
+ * the log: so batches, not heartbeats, cost one. A session's end is proposed only while no
+ * heartbeat of it waits; from then until the command's fate is known, none is answered. */
 #include "control/internal.h"
 
 #include "base/assert.h"
@@ -116,8 +116,8 @@ static void submit(struct control *c)
         return;
     }
     if (now < c->beats_sent_ms + BEATS_BATCH_MS) {
-        int rv = uv_timer_start(&c->beats_timer, on_batch, c->beats_sent_ms + BEATS_BATCH_MS - now,
-                                0);
+        int rv =
+            uv_timer_start(&c->beats_timer, on_batch, c->beats_sent_ms + BEATS_BATCH_MS - now, 0);
         ASSERT(rv == 0);
         return;
     }
@@ -301,5 +301,6 @@ enum control_node_state control_node_state(struct control *c,
         return CONTROL_NODE_UP;
     }
     *ret_left_ms = seen.left_ms;
-    return seen.since_ms > 2 * heartbeat_ms || seen.left_ms == 0 ? CONTROL_NODE_SUSPECT : CONTROL_NODE_UP;
+    return seen.since_ms > 2 * heartbeat_ms || seen.left_ms == 0 ? CONTROL_NODE_SUSPECT
+                                                                 : CONTROL_NODE_UP;
 }

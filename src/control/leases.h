@@ -2,8 +2,8 @@
 /* When each session was last renewed, as this leader counted: what decides that one has lapsed. Not
  * replicated, because only a leader's own clock counts; a new leader begins anew at full length.
  *
- * Times are CLOCK_BOOTTIME in ms and given by the caller. One thread changes the table; leases_look()
- * may be called by any. */
+ * Times are CLOCK_BOOTTIME in ms and given by the caller. One thread changes the table;
+ * leases_look() may be called by any. */
 #ifndef CONTROL_LEASES_H
 #define CONTROL_LEASES_H
 
@@ -53,8 +53,9 @@ struct lease *leases_find(struct leases *t, uint64_t node, dir_rev session);
 struct lease *leases_find_before(struct leases *t, uint64_t node, dir_rev session);
 void leases_renew(struct leases *t, struct lease *l, uint64_t now_ms);
 
-/* Calls `fn` for sessions that have lapsed, of which no heartbeat waits and whose end is not proposed;
- * until it returns false, and for at most `max`. It may change the lease, not the table. */
+/* Calls `fn` for sessions that have lapsed, of which no heartbeat waits and whose end is not
+ * proposed; until it returns false, and for at most `max`. It may change the lease, not the table.
+ */
 void leases_lapsed(struct leases *t,
                    uint64_t now_ms,
                    uint32_t max,

@@ -125,7 +125,7 @@ check_failover(struct apply *a, struct dir_partition *p, const struct dir_node *
                           to->name, why);
     }
     const struct dir_node *owner = view_primary(a->s, p);
-    if (owner != NULL && !owner->is_static) {
+    if (grant_is_leased(a->s, p)) {
         apply_show_present(a, p);
         return err_set(&a->err, ERR_LEASE_HELD,
                        "\"%s\" may write the partition while it holds its lease", owner->name);

@@ -282,7 +282,8 @@ static void touch_all(struct apply *a, uint64_t keyspace, enum dir_change_kind k
 
 /* Its nodes' agents have to delete what they hold of it; of nodes without one nobody would ever say
  * that it is done. */
-static void owe_cleanup(struct apply *a, const struct dir_keyspace *ks, const struct dir_partition *p)
+static void
+owe_cleanup(struct apply *a, const struct dir_keyspace *ks, const struct dir_partition *p)
 {
     for (uint8_t i = 0; i < p->replica_count; i++) {
         if (!view_node_by_id(a->s, p->replicas[i].node)->is_static) {

@@ -229,8 +229,7 @@ static void note_ended(struct apply *a, const struct dir_node *old, uint64_t id)
 
 /* A new session of a known node: the old one has ended, which is not yet to say that what it was
  * granted is released. */
-static enum err_code
-put_session(struct apply *a, const struct dir_node *old, struct dir_node *next)
+static enum err_code put_session(struct apply *a, const struct dir_node *old, struct dir_node *next)
 {
     struct difference d = compare(old, next);
     struct part_list held = {NULL, 0, 0};
@@ -339,7 +338,8 @@ enum err_code apply_node_delete(struct apply *a)
         return err_set(&a->err, ERR_NODE_NOT_FOUND, "there is no such node");
     }
     apply_subject(a, "node=%s", n->name);
-    if (n->ended_session != 0 || (!n->is_static && !n->ended && n->partition_count > 0 && m->force)) {
+    if (n->ended_session != 0 ||
+        (!n->is_static && !n->ended && n->partition_count > 0 && m->force)) {
         return err_set(&a->err, ERR_LEASE_HELD,
                        "\"%s\" may write what it holds until its session has lapsed or is released",
                        n->name);

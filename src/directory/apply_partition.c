@@ -45,10 +45,8 @@ void apply_show_present(struct apply *a, struct dir_partition *p)
     parts_add(&a->routes, dir_ref(p));
 }
 
-enum err_code apply_expect_epoch(struct apply *a,
-                                 struct dir_partition *p,
-                                 bool has_expected,
-                                 uint64_t expected)
+enum err_code
+apply_expect_epoch(struct apply *a, struct dir_partition *p, bool has_expected, uint64_t expected)
 {
     if (!has_expected || expected == p->epoch) {
         return ERR_OK;
@@ -341,7 +339,7 @@ check_to(struct apply *a, const struct dir_partition *p, const struct dir_node *
         return err_set(&a->err, ERR_NO_DESTINATION, "\"%s\" has no session", to->name);
     }
     const struct dir_node *owner = primary_of(a, p);
-    if (owner != NULL && !owner->is_static) {
+    if (grant_is_leased(a->s, p)) {
         return err_set(&a->err, ERR_LEASE_HELD,
                        "\"%s\" may write the partition while it holds its lease", owner->name);
     }

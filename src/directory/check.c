@@ -357,8 +357,8 @@ static void check_sessions(struct checker *c, const struct dir_node *n)
     dir_rev newest = grant_newest_ended(c->v, n);
     if (n->ended_session != newest || (newest == 0) != (n->ended_lease_ms == 0)) {
         /* A static node's grants have no lease to wait for. */
-        wrong(c, "node %s: session %" PRIu64 " waits to be released, not %" PRIu64, n->name,
-              newest, n->ended_session);
+        wrong(c, "node %s: session %" PRIu64 " waits to be released, not %" PRIu64, n->name, newest,
+              n->ended_session);
     }
     if (n->is_static ? n->lease_ms != 0 || n->ended : n->lease_ms == 0) {
         wrong(c, "node %s: its lease of %" PRIu32 " ms is not that of its kind", n->name,

@@ -80,8 +80,8 @@ bool copies_hold(const struct copies *c, const struct dir_partition *p, const st
         if (t == NULL) {
             return false;
         }
-        if (t->end_open || (!p->end_open &&
-                            slice_cmp(dir_tombstone_end(t), dir_partition_end(p)) >= 0)) {
+        if (t->end_open ||
+            (!p->end_open && slice_cmp(dir_tombstone_end(t), dir_partition_end(p)) >= 0)) {
             return true;
         }
         at = dir_tombstone_end(t);

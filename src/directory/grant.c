@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who may write a partition: granted to a session at a new epoch, or to nobody at the old one
- * (docs/movement.md, "Sessions and leases"). Every change of a primary but a move's own goes through
- * here. */
+ * (docs/movement.md, "Sessions and leases"). Every change of a primary but a move's own goes
+ * through here. */
 #include "base/assert.h"
 #include "directory/internal.h"
 
 bool view_node_is_live(const struct dir_node *n)
 {
     return n != NULL && !n->lost && (n->is_static || !n->ended);
+}
+
+bool grant_is_leased(const struct dir_view *s, const struct dir_partition *p)
+{
+    const struct dir_node *owner = view_primary(s, p);
+    return owner != NULL && !(owner->is_static && p->session == owner->session);
 }
 
 static void put_version(struct apply *a,
@@ -20,16 +26,16 @@ static void put_version(struct apply *a,
     apply_put(a, now);
 }
 
-/* What another copy counts as under a new primary. The old primary may hold what nobody acknowledged,
- * and counts again once it has cut its log; so do all, when the new one lacks what was acknowledged.
- * Those that are away are not waited for: the new primary could only ask to drop them. */
-static uint8_t role_after(const struct apply *a,
-                          const struct dir_replica *r,
-                          const struct dir_replica *primary)
+/* What another copy counts as under a new primary. The old primary may hold what nobody
+ * acknowledged, and counts again once it has cut its log; so do all, when the new one lacks what
+ * was acknowledged. Those that are away are not waited for: the new primary could only ask to drop
+ * them. */
+static uint8_t
+role_after(const struct apply *a, const struct dir_replica *r, const struct dir_replica *primary)
 {
     bool stays = primary->role == DIR_ROLE_PRIMARY;
-    bool whole = primary->role == DIR_ROLE_SYNC &&
-                 view_node_is_live(view_node_by_id(a->s, r->node));
+    bool whole =
+        primary->role == DIR_ROLE_SYNC && view_node_is_live(view_node_by_id(a->s, r->node));
     if (r->role == DIR_ROLE_PRIMARY || (r->role == DIR_ROLE_SYNC && !stays && !whole)) {
         return DIR_ROLE_ASYNC;
     }

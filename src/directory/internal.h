@@ -236,6 +236,8 @@ void apply_show_present(struct apply *a, struct dir_partition *p);
 
 /* --- grant.c --- */
 
+/* Somebody may write it until a lease is over: not so when nobody, or a static node, has it. */
+bool grant_is_leased(const struct dir_view *s, const struct dir_partition *p);
 /* Makes this copy's node the primary, in its present session, at the command's epoch. */
 void grant_to(struct apply *a, const struct dir_partition *p, int copy, enum dir_change_kind cause);
 /* The session that p is granted to is no more: to the node's next session, else to a live sync replica, else to

@@ -6,7 +6,11 @@
 
 #include <string.h>
 
-enum { CLUSTER_SIZE = 32, SCALARS = 10 + 2 * DIR_MARKS_MAX, META_SIZE = CLUSTER_SIZE + 8 * SCALARS };
+enum {
+    CLUSTER_SIZE = 32,
+    SCALARS = 10 + 2 * DIR_MARKS_MAX,
+    META_SIZE = CLUSTER_SIZE + 8 * SCALARS
+};
 
 static void put(struct buf *out, uint64_t v)
 {

@@ -111,8 +111,8 @@ struct dir_map *state_detach_map(struct dir_view *s, uint64_t keyspace)
     return ptree_remove(&s->keyspace_maps, ptree_u64_key(keyspace, key));
 }
 
-/* What by_node holds of each copy: that there is one. It does not change with the partition, so that
- * most changes of partitions leave the index alone. Lives for ever. */
+/* What by_node holds of each copy: that there is one. It does not change with the partition, so
+ * that most changes of partitions leave the index alone. Lives for ever. */
 static struct dir_object mark = {.refs = 1, .kind = DIR_KIND_BYTES};
 
 static void index_copies(struct dir_view *s,

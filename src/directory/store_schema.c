@@ -58,7 +58,8 @@ static const char tables[] =
     "CREATE TABLE nodes ("
     " id INTEGER PRIMARY KEY, name TEXT NOT NULL, address TEXT NOT NULL,"
     " is_static INTEGER NOT NULL, lost INTEGER NOT NULL, scheduling INTEGER NOT NULL,"
-    " session INTEGER NOT NULL, ended INTEGER NOT NULL, partition_count INTEGER NOT NULL, created INTEGER NOT NULL,"
+    " session INTEGER NOT NULL, ended INTEGER NOT NULL, partition_count INTEGER NOT NULL, created "
+    "INTEGER NOT NULL,"
     " mod_revision INTEGER NOT NULL, object BLOB NOT NULL) STRICT;"
     /* Only what routes show of a node makes a version. */
     "CREATE TABLE node_versions ("

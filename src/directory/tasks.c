@@ -8,8 +8,8 @@
 const char *dir_task_kind_name(enum dir_task_kind kind)
 {
     static const char *const names[] = {
-        [DIR_TASK_GRANT] = "grant",     [DIR_TASK_FENCE] = "fence", [DIR_TASK_REVOKE] = "revoke",
-        [DIR_TASK_STAGE] = "stage",     [DIR_TASK_CLEANUP] = "cleanup",
+        [DIR_TASK_GRANT] = "grant", [DIR_TASK_FENCE] = "fence",     [DIR_TASK_REVOKE] = "revoke",
+        [DIR_TASK_STAGE] = "stage", [DIR_TASK_CLEANUP] = "cleanup",
     };
     ASSERT(kind >= DIR_TASK_GRANT && kind <= DIR_TASK_CLEANUP);
     return names[kind];

@@ -18,8 +18,8 @@ static uint64_t start(const char *node, const char *more)
 static void keyspace(unsigned sync)
 {
     CHECK(EXPECT(&w, "POST /v1/keyspaces",
-                 text("{\"name\":\"ks\",\"scheme\":\"range\",\"replicas\":{\"sync\":%u}}", sync), 201,
-                 NULL));
+                 text("{\"name\":\"ks\",\"scheme\":\"range\",\"replicas\":{\"sync\":%u}}", sync),
+                 201, NULL));
     CHECK(EXPECT(&w, "GET /v1/keyspaces/ks/route?key=a", NULL, 200, NULL));
 }
 
@@ -81,18 +81,18 @@ static void check_asks_for_the_session(void)
     const char *path = text("POST /v1/keyspaces/ks/partitions/%" PRIu64 "/check", p);
     const char *plain = text("{\"node\":\"n1\",\"epoch\":%" PRIu64 "}", epoch);
     CHECK(EXPECT(&w, path, plain, 200, NULL));
-    CHECK(EXPECT(&w, path,
-                 text("{\"node\":\"n1\",\"epoch\":%" PRIu64 ",\"session\":%" PRIu64 "}", epoch,
-                      session),
-                 200, NULL));
-    CHECK(EXPECT(&w, path,
-                 text("{\"node\":\"n1\",\"epoch\":%" PRIu64 ",\"session\":%" PRIu64 "}", epoch,
-                      session + 1),
-                 409, "not_owner"));
+    CHECK(EXPECT(
+        &w, path,
+        text("{\"node\":\"n1\",\"epoch\":%" PRIu64 ",\"session\":%" PRIu64 "}", epoch, session),
+        200, NULL));
+    CHECK(EXPECT(
+        &w, path,
+        text("{\"node\":\"n1\",\"epoch\":%" PRIu64 ",\"session\":%" PRIu64 "}", epoch, session + 1),
+        409, "not_owner"));
     (void)start("n1", "");
     path = text("POST /v1/keyspaces/ks/partitions/%" PRIu64 "/check", p);
-    CHECK(EXPECT(&w, path, text("{\"node\":\"n1\",\"epoch\":%" PRIu64 "}", epoch), 409,
-                 "not_owner"));
+    CHECK(
+        EXPECT(&w, path, text("{\"node\":\"n1\",\"epoch\":%" PRIu64 "}", epoch), 409, "not_owner"));
     api_world_close(&w);
 }
 
@@ -102,8 +102,8 @@ static void a_session_is_given_up(void)
     uint64_t session = start("n1", "");
     keyspace(0);
     CHECK(EXPECT(&w, "DELETE /v1/nodes/n1/session", NULL, 400, "invalid_request"));
-    CHECK(EXPECT(&w, text("DELETE /v1/nodes/n1/session?session=%" PRIu64, session), NULL, 200,
-                 NULL));
+    CHECK(
+        EXPECT(&w, text("DELETE /v1/nodes/n1/session?session=%" PRIu64, session), NULL, 200, NULL));
     CHECK(EXPECT(&w, "DELETE /v1/nodes/n1/session", text("{\"session\":%" PRIu64 "}", session), 200,
                  NULL));
     CHECK(EXPECT(&w, "DELETE /v1/nodes/n1/session", "{\"session\":9999}", 409, "session_ended"));
@@ -162,8 +162,8 @@ static void duties_are_listed_and_done(void)
     CHECK(EXPECT(&w, "GET /v1/nodes/n1/tasks", NULL, 200, NULL));
     CHECK_STR(api_text(&w, "tasks/0/kind"), "cleanup");
     CHECK_U64(api_u64(&w, "tasks/0/duty"), id);
-    const char *done = text("{\"session\":%" PRIu64 ",\"copy\":%" PRIu64 ",\"deleted_bytes\":5}",
-                            session, copy);
+    const char *done =
+        text("{\"session\":%" PRIu64 ",\"copy\":%" PRIu64 ",\"deleted_bytes\":5}", session, copy);
     CHECK(EXPECT(&w, text("POST /v1/nodes/n1/duties/%" PRIu64, id), done, 200, NULL));
     CHECK(EXPECT(&w, text("POST /v1/nodes/n1/duties/%" PRIu64, id), done, 200, NULL));
     CHECK(EXPECT(&w, "GET /v1/nodes/n1/duties", NULL, 200, NULL));
@@ -181,26 +181,26 @@ static void the_in_sync_set_and_a_forced_failover(void)
     keyspace(1);
     uint64_t p = api_u64(&w, "partition"), epoch = api_u64(&w, "epoch");
     const char *insync = text("POST /v1/keyspaces/ks/partitions/%" PRIu64 "/insync", p);
-    CHECK(EXPECT(&w, insync,
-                 text("{\"session\":%" PRIu64 ",\"epoch\":%" PRIu64 ",\"insync\":[]}", session,
-                      epoch),
-                 200, NULL));
+    CHECK(EXPECT(
+        &w, insync,
+        text("{\"session\":%" PRIu64 ",\"epoch\":%" PRIu64 ",\"insync\":[]}", session, epoch), 200,
+        NULL));
     CHECK_STR(api_text(&w, "route/replicas/1/role"), "async");
     CHECK_U64(api_u64(&w, "route/epoch"), epoch);
-    CHECK(EXPECT(&w, insync,
-                 text("{\"session\":%" PRIu64 ",\"epoch\":%" PRIu64 ",\"insync\":[]}", session,
-                      epoch + 100),
-                 409, "future_epoch"));
-    CHECK(EXPECT(&w, insync,
-                 text("{\"session\":%" PRIu64 ",\"epoch\":%" PRIu64 ",\"insync\":[]}", session + 1,
-                      epoch),
-                 409, "not_owner"));
+    CHECK(EXPECT(
+        &w, insync,
+        text("{\"session\":%" PRIu64 ",\"epoch\":%" PRIu64 ",\"insync\":[]}", session, epoch + 100),
+        409, "future_epoch"));
+    CHECK(EXPECT(
+        &w, insync,
+        text("{\"session\":%" PRIu64 ",\"epoch\":%" PRIu64 ",\"insync\":[]}", session + 1, epoch),
+        409, "not_owner"));
     CHECK(EXPECT(&w, insync, "{\"session\":1,\"epoch\":1,\"insync\":[1]}", 400, "invalid_request"));
     const char *force = text("POST /v1/keyspaces/ks/partitions/%" PRIu64 "/failover", p);
     const char *body = "{\"to\":\"n2\",\"accept_loss\":true,\"reason\":\"gone\"}";
     CHECK(EXPECT(&w, force, body, 409, "lease_held"));
-    CHECK(EXPECT(&w, text("DELETE /v1/nodes/n1/session?session=%" PRIu64, session), NULL, 200,
-                 NULL));
+    CHECK(
+        EXPECT(&w, text("DELETE /v1/nodes/n1/session?session=%" PRIu64, session), NULL, 200, NULL));
     CHECK(EXPECT(&w, force, "{\"to\":\"n2\",\"accept_loss\":false,\"reason\":\"gone\"}", 400,
                  "invalid_request"));
     CHECK(EXPECT(&w, force, body, 202, NULL));

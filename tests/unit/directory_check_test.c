@@ -174,8 +174,7 @@ static void damage_partition(struct dir_view *s, const struct world *w, enum dam
     uint64_t node = p->replicas[0].node;
     const struct dir_replica strange[] = {{777, 1, DIR_ROLE_PRIMARY}};
     const struct dir_replica twice[] = {{node, 1, DIR_ROLE_PRIMARY}, {node, 1, DIR_ROLE_SYNC}};
-    const struct dir_replica two[] = {{node, 1, DIR_ROLE_PRIMARY},
-                                      {node + 1, 1, DIR_ROLE_PRIMARY}};
+    const struct dir_replica two[] = {{node, 1, DIR_ROLE_PRIMARY}, {node + 1, 1, DIR_ROLE_PRIMARY}};
     switch ((int)what) {
     case GAP:
         p = with_range(p, NULL, "j");
@@ -394,8 +393,7 @@ static void every_damage_is_found(void)
         struct dir_view s;
         open_world(&w, &s);
         enum damage what = (enum damage)i;
-        if (i < PARENT_LIVES || (i >= UNKNOWN_NODE && i <= COPY_INDEX) ||
-            i == KEYSPACE_GONE) {
+        if (i < PARENT_LIVES || (i >= UNKNOWN_NODE && i <= COPY_INDEX) || i == KEYSPACE_GONE) {
             damage_partition(&s, &w, what);
         } else if (i >= NODE_COUNT && i <= NODE_REVISION) {
             damage_node(&s, what);

@@ -347,8 +347,8 @@ static void fixed_rows_come_back_byte_for_byte(void)
     static const struct {
         struct dir_object *(*make)(bool full);
         size_t size;
-    } rows[] = {{operation_row, sizeof(struct dir_operation) +
-                                    DIR_STAGES_MAX * sizeof(struct dir_stage_entry)},
+    } rows[] = {{operation_row,
+                 sizeof(struct dir_operation) + DIR_STAGES_MAX * sizeof(struct dir_stage_entry)},
                 {duty_row, sizeof(struct dir_duty)},
                 {node_row, sizeof(struct dir_node)},
                 {server_row, sizeof(struct dir_server)}};

@@ -157,7 +157,8 @@ static const struct {
      " held_by, start_position"
      " FROM partition_versions WHERE from_revision > 40 AND ended = 2 LIMIT 1",
      "overlap"},
-    {"UPDATE partition_versions SET replicas = '999=primary:1', ended = 4 WHERE (id, from_revision) ="
+    {"UPDATE partition_versions SET replicas = '999=primary:1', ended = 4 WHERE (id, "
+     "from_revision) ="
      " (SELECT v.id, v.from_revision FROM partition_versions v JOIN partition_versions n"
      " ON n.id = v.id AND n.from_revision = v.to_revision AND n.epoch = v.epoch"
      " AND n.replicas <> '' AND v.replicas <> '' LIMIT 1)",
