@@ -213,35 +213,46 @@ static void on_replicated(struct sim *s, const struct event *e)
     acknowledge(s, e->proc);
 }
 
-/* A replica that is silent is to leave the set; one that is not in it is counted, and once it has
- * all that was there then, is to enter it. */
+/* Whether this replica is to be in the set: a silent one is to leave it; one that is not in it is
+ * counted, and once it has all that was there then, is to enter it. One that was asked for may be
+ * in it by now. */
+static bool belongs(struct sim *s, struct proc *p, unsigned n, uint32_t end)
+{
+    uint8_t bit = (uint8_t)(1U << n);
+    bool silent = p->heard[n] + PATIENCE_S * SECOND < s->now;
+    if ((p->must & bit) != 0) {
+        return !silent;
+    }
+    if ((p->asked & bit) != 0 || (p->async & bit) == 0) {
+        return (p->asked & bit) != 0;
+    }
+    if (silent) {
+        p->counts &= (uint8_t)~bit;
+        return false;
+    }
+    if (sim_mutated(s, MOVEMENT_in_sync_before_counted)) {
+        return true;
+    }
+    if ((p->counts & bit) != 0) {
+        return p->match[n] >= p->count_from[n];
+    }
+    /* Counting it holds up every write until it has caught up. */
+    if (p->match[n] + BATCH >= end) {
+        p->counts |= bit;
+        p->count_from[n] = end;
+    }
+    return false;
+}
+
 static void keep_set(struct sim *s, unsigned proc)
 {
     struct proc *p = &s->procs[proc];
-    const struct disk *d = &s->disks[sim_node(proc)];
     struct event e = {.kind = EV_IN_SYNC, .proc = proc, .born = p->born, .session = p->session};
     e.epoch = p->epoch;
     e.changed = p->changed;
-    e.mask = p->must;
     for (unsigned n = 0; n < NODES; n++) {
-        uint8_t bit = (uint8_t)(1U << n);
-        bool silent = p->heard[n] + PATIENCE_S * SECOND < s->now;
-        bool early = sim_mutated(s, MOVEMENT_in_sync_before_counted);
-        if ((p->must & bit) != 0 && silent) {
-            e.mask &= (uint8_t)~bit;
-        } else if ((p->asked & bit) != 0) {
-            e.mask |= bit;
-        } else if ((p->async & bit) != 0 && silent) {
-            p->counts &= (uint8_t)~bit;
-        } else if ((p->async & bit) != 0 && (p->counts & bit) == 0 && !early) {
-            /* Counting it holds up every write until it has caught up. */
-            if (p->match[n] + BATCH >= d->len) {
-                p->counts |= bit;
-                p->count_from[n] = d->len;
-            }
-        } else if ((p->async & bit) != 0 && (early || p->match[n] >= p->count_from[n])) {
-            e.mask |= bit;
-        }
+        bool in = belongs(s, p, n, s->disks[sim_node(proc)].len);
+        e.mask = (uint8_t)(e.mask | (in ? 1U << n : 0U));
     }
     if (e.mask != p->must) {
         bool keeps = !sim_mutated(s, MOVEMENT_asked_and_forgotten);
