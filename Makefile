@@ -99,12 +99,13 @@ $(B)/%.o: %.c | $(B)/gen/directory/command.pb-c.h
 # --- tests: one program for each tests/<kind>/*_test.c, found by name ---
 
 TAP_OBJ   := $(B)/tests/harness/tap.o
-TEST_SRC  := $(wildcard tests/unit/*_test.c tests/property/*_test.c tests/sim/*_test.c)
+TEST_SRC  := $(wildcard tests/unit/*_test.c tests/property/*_test.c tests/sim/*_test.c tests/model/*_test.c)
 TEST_BINS := $(patsubst %.c,$(B)/%,$(TEST_SRC))
 # Programs for longer runs than a test may take, and the server that shows src/raft alone.
-TEST_PROGS := $(B)/tests/sim/raft_fuzz $(B)/tests/harness/counter_server
+TEST_PROGS := $(B)/tests/sim/raft_fuzz $(B)/tests/harness/counter_server $(B)/tests/model/check \
+              $(B)/tests/harness/writers_check
 # Helpers that several tests share: any tests/<kind>/*.c that is neither a test nor such a program.
-TEST_LIB_SRC := $(filter-out %_test.c tests/harness/tap.c $(patsubst $(B)/%,%.c,$(TEST_PROGS)),$(wildcard tests/unit/*.c tests/property/*.c tests/sim/*.c tests/harness/*.c))
+TEST_LIB_SRC := $(filter-out %_test.c tests/harness/tap.c $(patsubst $(B)/%,%.c,$(TEST_PROGS)),$(wildcard tests/unit/*.c tests/property/*.c tests/sim/*.c tests/model/*.c tests/harness/*.c))
 TEST_LIB_OBJ := $(call obj,$(TEST_LIB_SRC))
 
 # The archives give only what a test refers to.
@@ -222,6 +223,10 @@ SEEDS ?= 0:5000
 raft-fuzz: $(B)/tests/sim/raft_fuzz ## Random schedules of guarded libraft, SEEDS=from:to
 	$< --servers 3 --seeds $(SEEDS)
 	$< --servers 5 --seeds $(SEEDS)
+
+.PHONY: model
+model: $(B)/tests/model/check ## The protocol's model, and that each of its mutants is caught (2 GB of memory)
+	$<
 
 .PHONY: contract contract-lint contract-selftest
 contract: all ## openapi.yaml against its ruleset, its examples and a live server
