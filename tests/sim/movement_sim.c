@@ -280,11 +280,9 @@ static void on_put(struct sim *s, const struct event *e)
     }
 }
 
-/* The command names no revision: that it was made for the present set is checked here. */
 static void on_in_sync(struct sim *s, const struct event *e)
 {
     const struct dir_partition *p = partition(s);
-    bool present = p->mod_revision == e->changed || sim_mutated(s, MOVEMENT_in_sync_replayed);
     Cadastre__InsyncChange m;
     char names[NODES][4];
     char *list[NODES];
@@ -293,13 +291,15 @@ static void on_in_sync(struct sim *s, const struct event *e)
     m.session = e->session;
     m.epoch = e->epoch;
     m.insync = list;
+    m.has_mod_revision = true;
+    m.mod_revision = sim_mutated(s, MOVEMENT_in_sync_replayed) ? p->mod_revision : e->changed;
     for (unsigned n = 0; n < NODES; n++) {
         if ((e->mask & 1U << n) != 0) {
             (void)snprintf(names[n], sizeof names[n], "%s", sim_names[n]);
             list[m.n_insync++] = names[n];
         }
     }
-    if (present && s->frozen_until <= s->now) {
+    if (s->frozen_until <= s->now) {
         (void)world_do(&s->world, CADASTRE__COMMAND__BODY_INSYNC_CHANGE, &m);
         s->run.insync_changes += s->world.result->err.code == ERR_OK;
         commanded(s);
