@@ -103,7 +103,7 @@ class NetServer(Server):
                     "--probability", probability, "-j", "DROP")
 
     def reset_from(self, peer):
-        """Connections with `peer` are answered by a reset."""
+        """What `peer` sends is answered by a reset: a cut that ends the connections, so that nothing is left in them."""
         self.inside("iptables", "-w", "-A", CHAIN, "-p", "tcp", "-s", peer.host, "-j", "REJECT", "--reject-with", "tcp-reset")
 
     def slow_link(self, rate):
@@ -143,9 +143,12 @@ class NetCluster(Cluster):
         a.deaf_to(b)
         b.deaf_to(a)
 
-    def isolate(self, s):
+    def isolate(self, s, by_reset=False):
         for other in self.servers:
-            if other is not s:
+            if other is not s and by_reset:
+                s.reset_from(other)
+                other.reset_from(s)
+            elif other is not s:
                 self.cut(s, other)
 
     def heal(self):
