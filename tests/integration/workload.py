@@ -21,11 +21,14 @@ class Record:
 
 
 class Writers:
+    most_partitions, pace_s = 200, 0
+
     def __init__(self, cluster, keyspace, count=3, seed=1):
         self.cluster, self.keyspace = cluster, keyspace
         self.records, self.stopping = [], False
         self.lock = threading.Lock()
         self.acknowledged = 0
+        self.latest = 0  # the highest revision that an answer has named
         self.avoid = {}
         self.errors = []
         self.threads = [threading.Thread(target=self._run, args=(seed * 1000 + i,)) for i in range(count)]
@@ -54,6 +57,7 @@ class Writers:
             rand = random.Random(seed)
             while not self.stopping:
                 self._one(rand)
+                time.sleep(self.pace_s)
         except BaseException as why:  # told by stop()
             self.errors.append(repr(why))
 
@@ -85,7 +89,7 @@ class Writers:
         route = routes[at]
         path = f"/v1/keyspaces/{self.keyspace}/partitions/{route['partition']}"
         kind = rand.random()
-        if kind < 0.4 and len(routes) < 200:
+        if kind < 0.4 and len(routes) < self.most_partitions:
             start, end = route.get("start", ""), route.get("end")
             key = start + rand.choice("0123456789abcdefghijklmnopqrstuvwxyz")
             if key <= start or (end is not None and key >= end) or len(key) > 60:
@@ -118,6 +122,7 @@ class Writers:
                 if answer.status < 300:
                     with self.lock:
                         self.acknowledged += 1
+                        self.latest = max(self.latest, answer.json["revision"])
                 return
             if self.stopping and time.monotonic() - record.sent > 30:
                 return
@@ -196,12 +201,15 @@ class Follower:
             assert change["revision"] > self.revision, f"{change} at or before {self.revision}"
             assert change["revision"] >= last, "changes out of order"
             last = change["revision"]
-            for partition in change["removed"]:
-                assert partition in self.routes, f"removed {partition}, which was not there"
-                del self.routes[partition]
-            for route in change["routes"]:
-                self.routes[route["partition"]] = route
+            self._apply(change)
         self.revision = max(self.revision, body["revision"])
+
+    def _apply(self, change):
+        for partition in change["removed"]:
+            assert partition in self.routes, f"removed {partition}, which was not there"
+            del self.routes[partition]
+        for route in change["routes"]:
+            self.routes[route["partition"]] = route
 
     def _run(self):
         rand = random.Random(7)
