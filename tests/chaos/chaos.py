@@ -99,7 +99,8 @@ class Run:
 def prepare(c):
     for n in ("n1", "n2", "n3"):
         c.call("PUT", f"/v1/nodes/{n}", {"address": f"127.0.0.1:9{n[1]}00", "lease": "static"}).expect(200, 201)
-    c.call("POST", "/v1/keyspaces", {"name": "ks", "scheme": "range", "splits": ["d", "m", "t"]}).expect(201)
+    made = c.call("POST", "/v1/keyspaces", {"name": "ks", "scheme": "range", "splits": ["d", "m", "t"]}).expect(201)
+    return made["revision"]
 
 
 def judge(run, writers, readers):
@@ -115,10 +116,10 @@ def judge(run, writers, readers):
 
 
 def break_things(c, seed, minutes):
-    run, frontier = Run(c, seed), None
+    run, made = Run(c, seed), prepare(c)
     schedule = pairs(run.rand)
     with PacedWriters(c, "ks", seed=seed) as writers, Recorder(c, "ks") as followed, Watcher(c, "ks") as watched:
-        frontier = Frontier(writers)
+        frontier = Frontier(writers, made)
         readers = [Reader(c, "ks", frontier, seed + i).start() for i in range(2)]
         leaders = Leaders(c, seed).start()
         looking = [*readers, leaders]
@@ -162,7 +163,6 @@ def main():
     with NetCluster(options.servers, flags=FLAGS) as c:
         c.keep = options.keep
         print(f"# data in {c.base}", flush=True)
-        prepare(c)
         break_things(c, seed, options.minutes)
         c.check_all()
     print(f"ok 1 - chaos, seed {seed}\n1..1")

@@ -336,8 +336,13 @@ class Replace(Fault):
         old = self.rand.choice([o for o in self.c.servers if o is not s])
         old.expected = True
         self.detail += f", {old.id} leaves"
-        removed = self.c.call("DELETE", f"/v1/cluster/servers/{old.id}", deadline_s=120)
-        assert removed.status in (200, 202, 204, 404), removed.raw
+
+        def removed():
+            answer = self.c.call("DELETE", f"/v1/cluster/servers/{old.id}", deadline_s=120)
+            assert answer.status in (200, 202, 204, 404) or answer.json["code"] == "quorum_at_risk", answer.raw
+            return answer.status != 409
+
+        wait_for(removed, f"server {old.id} to be dispensable", 120)
         wait_for(lambda: old.id not in table(self.c) and table(self.c), f"server {old.id} to be gone", 120)
         if not ended(old):
             old.kill()

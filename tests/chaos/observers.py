@@ -47,8 +47,8 @@ class Background:
 class Frontier:
     """The highest revision that any completed answer has shown: whatever starts later must show it too."""
 
-    def __init__(self, writers):
-        self.writers, self.read, self.lock = writers, 0, threading.Lock()
+    def __init__(self, writers, revision):
+        self.writers, self.read, self.lock = writers, revision, threading.Lock()
 
     def now(self):
         return max(self.read, self.writers.latest)
