@@ -184,7 +184,7 @@ DEPS_BUILD := gcc make pkg-config libc6-dev libraft-dev libuv1-dev libsqlite3-de
 # The contract test runs on any node of version 18 or later.
 DEPS_NODE   = $(if $(and $(shell command -v node 2>/dev/null),$(shell command -v npm 2>/dev/null)),,nodejs npm)
 DEPS_TEST   = $(DEPS_NODE) perl python3 curl sqlite3 clang-14 clang-format-14 libclang-rt-14-dev pmccabe mandoc git iproute2 \
-              libfaketime
+              iptables strace libfaketime
 DEPS_BENCH := etcd-server zookeeper default-jre-headless nginx-light redis-server redis-tools nghttp2-client
 
 .PHONY: deps deps-test deps-bench
@@ -227,6 +227,12 @@ raft-fuzz: $(B)/tests/sim/raft_fuzz ## Random schedules of guarded libraft, SEED
 .PHONY: model
 model: $(B)/tests/model/check ## The protocol's model, and that each of its mutants is caught (2 GB of memory)
 	$<
+
+.PHONY: chaos
+CHAOS_MINUTES ?= 5
+SEED ?=
+chaos: all ## Pairs of faults on real servers for CHAOS_MINUTES (5), SEED=n chooses them; as root
+	CADASTRE_BUILD=$(CURDIR)/$(B) /usr/bin/python3 tests/chaos/chaos.py --minutes $(CHAOS_MINUTES) $(if $(SEED),--seed $(SEED))
 
 .PHONY: contract contract-lint contract-selftest
 contract: all ## openapi.yaml against its ruleset, its examples and a live server

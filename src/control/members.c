@@ -117,6 +117,13 @@ static void run_remove(struct member_request *m)
     }
 }
 
+/* One that is there already keeps its role: it may be told to have moved. */
+static void run_add(struct member_request *m, uint32_t role)
+{
+    const struct dir_server *known = wanted_server(m->control, m->peer.id);
+    propose_put(m, &m->peer, known != NULL && !known->removed ? known->role : role);
+}
+
 static void run_role(struct member_request *m, uint32_t role)
 {
     const struct dir_server *known = wanted_server(m->control, m->peer.id);
@@ -141,6 +148,22 @@ static enum err_code refuse_loss(const struct control *c, const struct dir_serve
     return safe ? ERR_OK : ERR_QUORUM_AT_RISK;
 }
 
+/* A member that asks to be added again is told to have moved when its address is another. Not while
+ * it is heard from where it was: then two processes share its id. */
+static enum err_code refuse_move(const struct control *c,
+                                 const struct dir_server *known,
+                                 const struct replica_peer *peer)
+{
+    struct replica_status status;
+    if (strcmp(known->raft_address, peer->raft_address) == 0 ||
+        memcmp(known->instance, peer->instance, sizeof known->instance) != 0) {
+        return ERR_OK; /* apply decides */
+    }
+    replica_status(c->replica, &status);
+    const struct replica_member *m = present_member(&status, known->id);
+    return m != NULL && m->connected ? ERR_MEMBERSHIP_BUSY : ERR_OK;
+}
+
 /* Why the verb can't be taken, or ERR_OK. */
 static enum err_code refuse(const struct member_request *m)
 {
@@ -156,6 +179,7 @@ static enum err_code refuse(const struct member_request *m)
         return m->peer.id == 0 || present ? ERR_OK : ERR_SERVER_NOT_FOUND;
     case CONTROL_ADD_VOTER:
     case CONTROL_ADD_OBSERVER:
+        return present ? refuse_move(m->control, known, &m->peer) : ERR_OK;
     case CONTROL_SNAPSHOT:
         break;
     }
@@ -182,10 +206,10 @@ static void member_run(void *arg)
     }
     switch (m->verb) {
     case CONTROL_ADD_VOTER:
-        propose_put(m, &m->peer, ROLE_VOTER);
+        run_add(m, ROLE_VOTER);
         break;
     case CONTROL_ADD_OBSERVER:
-        propose_put(m, &m->peer, ROLE_OBSERVER);
+        run_add(m, ROLE_OBSERVER);
         break;
     case CONTROL_PROMOTE:
         run_role(m, ROLE_VOTER);
