@@ -430,19 +430,14 @@ enum cadastre_status cadastre_agent_cleaned(struct cadastre_agent *a,
                                             uint64_t timeout_ms,
                                             struct cadastre_error *e);
 /* Asks the directory for another in-sync set, as the partition's primary at `epoch`. Nothing
- * changes here until the order that says so arrives as a grant. */
+ * changes here until the order that says so arrives as a grant. CADASTRE_REFUSED when the partition
+ * has changed since the order that this node acts on: read the newer order, then ask again. */
 enum cadastre_status cadastre_agent_insync(struct cadastre_agent *a,
                                            const struct cadastre_partition *p,
                                            uint64_t epoch,
                                            const char *const *nodes,
                                            size_t count,
                                            uint64_t timeout_ms);
-/* Sends a load report: `fields` is a JSON object as POST /v1/nodes/{node}/load has it, without
- * "session". Once, without trying again: the next one comes soon. */
-enum cadastre_status cadastre_agent_load(struct cadastre_agent *a,
-                                         const char *fields,
-                                         uint64_t timeout_ms,
-                                         struct cadastre_error *e);
 
 /* Which copy of a partition this node durably holds: what it registers with, and what a cleanup is
  * checked against. Stored durably when it returns; `copy` 0 forgets it. */

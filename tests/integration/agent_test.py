@@ -461,9 +461,7 @@ def the_rest_of_what_a_node_says():
         p.agent(d)
         equal(d("insync", "ks", 1, 50, "n2", 5000)["status"], "ok")
         equal(p.mock.asked("POST", "/v1/keyspaces/ks/partitions/1/insync")[0].body,
-              {"session": p.session, "epoch": 50, "insync": ["n2"]})
-        equal(d("load", '{"interval_ms":10,"partitions":[]}', 5000)["status"], "ok")
-        equal(p.mock.asked("POST", NODE + "/load")[0].body, {"interval_ms": 10, "partitions": [], "session": p.session})
+              {"session": p.session, "epoch": 50, "mod_revision": 0, "insync": ["n2"]})
 
 
 @test
