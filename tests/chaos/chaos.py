@@ -18,7 +18,7 @@ sys.path[:0] = [str(HERE.parent.parent / "tools"), str(HERE.parent / "integratio
 from cluster import wait_for  # noqa: E402  pylint: disable=wrong-import-position
 from faults import ALL, ended  # noqa: E402  pylint: disable=wrong-import-position
 from netns import NetCluster, why_not  # noqa: E402  pylint: disable=wrong-import-position
-from observers import Frontier, Leaders, Reader, Recorder, Watcher  # noqa: E402  pylint: disable=wrong-import-position
+from observers import Frontier, Leaders, PinnedReader, Reader, Recorder, Watcher  # noqa: E402  pylint: disable=wrong-import-position
 from workload import Writers  # noqa: E402  pylint: disable=wrong-import-position
 
 FLAGS = ("--election-timeout", "500ms", "--heartbeat-interval", "60ms", "--snapshot-threshold", "64",
@@ -121,8 +121,8 @@ def break_things(c, seed, minutes):
     with PacedWriters(c, "ks", seed=seed) as writers, Recorder(c, "ks") as followed, Watcher(c, "ks") as watched:
         frontier = Frontier(writers, made)
         readers = [Reader(c, "ks", frontier, seed + i).start() for i in range(2)]
-        leaders = Leaders(c, seed).start()
-        looking = [*readers, leaders]
+        pinned = [PinnedReader(c, "ks", frontier, i, seed + i).start() for i in range(2 * len(c.servers))]
+        looking = [*readers, *pinned, Leaders(c, seed).start()]
         try:
             while time.monotonic() < run.started + 60 * minutes:
                 run.round(*next(schedule), writers)

@@ -92,6 +92,33 @@ class Reader(Background):
         assert self.seen.setdefault(revision, found) == found, f"two maps at revision {revision}"
 
 
+class PinnedReader(Background):
+    """One server, which it never leaves: the one to notice a deposed leader that still answers. Its patience varies, so that
+    requests wait in a paused server which were made after another leader had acknowledged commands."""
+
+    def __init__(self, cluster, keyspace, frontier, place, seed):
+        super().__init__(seed)
+        self.cluster, self.keyspace, self.frontier, self.place = cluster, keyspace, frontier, place
+        self.answered = 0
+
+    def step(self):
+        time.sleep(0.01)
+        servers, floor = self.cluster.servers, self.frontier.now()
+        url = servers[self.place % len(servers)].url
+        path = f"/v1/keyspaces/{self.keyspace}/route?key=k&consistency=linearizable"
+        try:
+            answer = once(url, "GET", path, timeout=self.rand.choice((0.3, 0.6, 1.2, 8)))
+        except Unreachable:
+            return
+        if answer.status != 200:
+            assert answer.status in (307, 503), f"{path}: {answer.status} {answer.raw[:200]!r}"
+            return
+        revision = int(answer.headers["cadastre-revision"])
+        assert revision >= floor, f"{url}{path} showed {revision}, {floor} was answered before it began"
+        self.frontier.saw(revision)
+        self.answered += 1
+
+
 class Leaders(Background):
     """No two servers lead in one term; a server's state never goes back while its process lives."""
 
