@@ -176,6 +176,7 @@ static void machine_leadership(void *ctx, bool active, uint64_t term)
     c->placing = false;
     if (active) {
         heartbeat_on_active(c);
+        operations_on_active(c);
     }
     uint64_t wall = active ? believed_wall_ms(c) : 0;
     uint64_t known = directory_state(c->parts.directory)->time_ms;
@@ -255,6 +256,7 @@ static void on_sample(uv_timer_t *timer)
     control_sample(c);
     c->sampled_ms = clock_mono_ms();
     heartbeat_on_sample(c);
+    operations_on_sample(c);
     duties_on_sample(c);
 }
 

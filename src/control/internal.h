@@ -20,9 +20,12 @@ enum {
     CONTROL_RECONCILE_MS = 500,   /* wanted and present membership are compared so often */
     CONTROL_BUCKETS = 1024,       /* of the table of keys in flight */
     CONTROL_CHUNK_BYTES = 768 << 10, /* bounds of one creation chunk; a command holds 1 MiB */
-    CONTROL_STALL_MS = 1000,         /* a loop that stood still so long may have missed heartbeats */
-    CONTROL_LAPSES_A_TURN = 64,      /* sessions whose end is proposed between two samples */
-    BEATS_BATCH_MS = 50,             /* heartbeats of this time share a confirmation */
+    CONTROL_STALL_MS = 1000,        /* a loop that stood still so long may have missed heartbeats */
+    CONTROL_LAPSES_A_TURN = 64,     /* sessions whose end is proposed between two samples */
+    CONTROL_OPERATIONS_MS = 100,    /* operations are looked through so often */
+    CONTROL_OPERATIONS_A_TURN = 16, /* commands proposed for them each time */
+    CONTROL_ASK_AGAIN_MS = 2000,    /* after which a command for one is proposed again */
+    BEATS_BATCH_MS = 50,            /* heartbeats of this time share a confirmation */
     CONTROL_NO_INDEX = 0
 };
 
@@ -49,13 +52,17 @@ struct control {
     struct request *in_flight[CONTROL_BUCKETS]; /* by principal and idempotency key */
     uint64_t loop_lag_max_ms, sampled_ms;
 
-    struct leases leases;     /* this leader's count; changed by the loop thread alone */
-    uint64_t turned_boot_ms;  /* when the loop was last seen turning */
+    struct leases leases;    /* this leader's count; changed by the loop thread alone */
+    uint64_t turned_boot_ms; /* when the loop was last seen turning */
     struct beat *beats_waiting, *beats_riding; /* for the next confirmation; on the one in flight */
     bool beats_in_flight;
     uint64_t beats_sent_ms;
     uv_timer_t beats_timer;
     _Atomic uint64_t beats_queued, beats;
+
+    struct operation_timer *timers; /* of open operations, by id; owns */
+    uint64_t timer_count, timers_ms;
+    unsigned timer_proposals;
 
     _Atomic uint64_t queued; /* requests handed over and not answered */
     _Atomic uint64_t commands, refused, replayed, confirms;
@@ -115,6 +122,10 @@ void heartbeat_on_active(struct control *c);
 /* A command was applied. */
 void heartbeat_on_rows(struct control *c, const struct dir_effects *effects);
 void heartbeat_on_sample(struct control *c);
+
+/* --- operations.c --- */
+void operations_on_active(struct control *c);
+void operations_on_sample(struct control *c);
 
 /* --- duties.c: what a leader does unasked --- */
 void duties_after_apply(struct control *c);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who counts: what a primary asks of its replicas, and what a person forces. */
 #include "base/mem.h"
-#include "directory/internal.h"
+#include "directory/operation.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -161,9 +161,11 @@ enum err_code apply_forced_failover(struct apply *a)
         return code;
     }
     uint64_t id = p->id;
+    uint8_t key[8];
+    operation_dropped(a, p, "failover");
+    p = ptree_get(&a->s->partitions, ptree_u64_key(id, key));
     (void)operation_done(a, p, DIR_OPERATION_FAILOVER, to, m->reason);
     grant_to(a, p, partition_copy_on(p, to->id), DIR_CHANGE_FAILOVER);
-    uint8_t key[8];
     parts_add(&a->routes, dir_ref(ptree_get(&a->s->partitions, ptree_u64_key(id, key))));
     a->changed = true;
     a->kind = DIR_CHANGE_FAILOVER;
