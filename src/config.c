@@ -227,7 +227,7 @@ static const struct setting settings[] = {
      set_raft_bind},
     {"initial-cluster", "LIST", NULL,
      "ID=RAFT-ADDR@API-URL,… of all: the first start of a cluster of several", set_initial_cluster},
-    {"join", "URL", NULL, "ask a running cluster to take this new server in", set_join},
+    {"join", "URL", NULL, "ask a running cluster to take this server in, or tell it of new addresses", set_join},
     {"observer", NULL, "false", "with --join: replicate without a vote", set_observer},
     {"api-threads", "N", "0", "HTTP threads (0: one a core)", set_api_threads},
     {"election-timeout", "TIME", "1000ms", "a follower waits one to two of these for its leader",
@@ -392,20 +392,22 @@ void config_help(FILE *out)
         (void)fprintf(out, "  %-30s %s", left, s->help);
         (void)fprintf(out, s->fallback != NULL ? " (default %s)\n" : "\n", s->fallback);
     }
-    (void)fprintf(out,
-                  "  %-30s the settings in force and where each came from\n"
-                  "  %-30s every method and path of the API\n"
-                  "  --version, --help\n\n"
-                  "example, a cluster of three on one machine (three shells, N = 1, 2, 3):\n"
-                  "  cadastred --id N --data-dir d$N --api-addr 127.0.0.1:740$N --raft-addr "
-                  "127.0.0.1:750$N \\\n"
-                  "    --initial-cluster "
-                  "1=127.0.0.1:7501@http://127.0.0.1:7401,2=127.0.0.1:7502@http://127.0.0.1:7402,"
-                  "3=127.0.0.1:7503@http://127.0.0.1:7403\n\n"
-                  "exit: 0 asked to stop, 2 bad flags, 3 the data directory or a write to it "
-                  "failed,\n"
-                  "      4 this server's state differs from its peers', 5 an address is in use\n",
-                  "--print-config", "--list-routes");
+    (void)fprintf(
+        out,
+        "  %-30s the settings in force and where each came from\n"
+        "  %-30s every method and path of the API\n"
+        "  --version, --help\n\n"
+        "example, a cluster of three on one machine (three shells, N = 1, 2, 3):\n"
+        "  cadastred --id N --data-dir d$N --api-addr 127.0.0.1:740$N --raft-addr "
+        "127.0.0.1:750$N \\\n"
+        "    --initial-cluster "
+        "1=127.0.0.1:7501@http://127.0.0.1:7401,2=127.0.0.1:7502@http://127.0.0.1:7402,"
+        "3=127.0.0.1:7503@http://127.0.0.1:7403\n\n"
+        "exit: 0 asked to stop, 1 check found something wrong, 2 bad flags, 3 the data "
+        "directory\n"
+        "      or a write to it failed, 4 this server's state differs from its peers', 5 an "
+        "address is in use\n",
+        "--print-config", "--list-routes");
 }
 
 static void print_founders(const struct config *c, FILE *out)

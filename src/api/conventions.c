@@ -109,12 +109,17 @@ struct members {
     const char *leader;
 };
 
+void put_revision(struct exchange *x, struct buf *out, dir_rev revision)
+{
+    exchange_printf_header(x, "Cadastre-Revision", "%" PRIu64, revision);
+    buf_printf(out, ",\"revision\":%" PRIu64, revision);
+}
+
 static void put_members(struct exchange *x, struct buf *out, void *arg)
 {
     const struct members *m = arg;
-    (void)x;
     if (m->has_revision) {
-        buf_printf(out, ",\"revision\":%" PRIu64, m->revision);
+        put_revision(x, out, m->revision);
     }
     if (m->has_generation) {
         buf_printf(out, ",\"generation\":%" PRIu64, m->generation);
@@ -182,6 +187,19 @@ void reply_compacted(struct exchange *x, const struct dir_view *v, const char *f
     va_end(args);
 }
 
+void reply_missing(struct exchange *x,
+                   const struct dir_view *v,
+                   enum err_code code,
+                   const char *fmt,
+                   ...)
+{
+    struct members m = {.has_revision = true, .revision = v->revision};
+    va_list args;
+    va_start(args, fmt);
+    reply_with(x, code, &m, fmt, args);
+    va_end(args);
+}
+
 void reply_to_leader(struct exchange *x, const char *url)
 {
     struct slice target = exchange_target(x);
@@ -214,7 +232,7 @@ void reply_no_partition(struct exchange *x,
         .view = v, .tombstone = tombstone, .has_revision = true, .revision = v->revision};
     struct err e = {.code = ERR_PARTITION_RETIRED};
     if (tombstone == NULL) {
-        reply_problem(x, ERR_PARTITION_NOT_FOUND, "the keyspace has no such partition");
+        reply_missing(x, v, ERR_PARTITION_NOT_FOUND, "the keyspace has no such partition");
         return;
     }
     (void)snprintf(e.detail, sizeof e.detail,
@@ -228,9 +246,9 @@ void reply_no_partition(struct exchange *x,
 void set_read_headers(struct exchange *x, dir_rev revision)
 {
     uint64_t staleness = control_staleness_ms(exchange_api(x)->control);
-    exchange_printf_header(x, "Cadastre-Revision", "%" PRIu64, revision);
-    exchange_printf_header(x, "Cadastre-Staleness-Ms", "%" PRIu64,
-                           staleness > PARSE_INT_MAX ? PARSE_INT_MAX : staleness);
+    exchange_u64_header(x, "Cadastre-Revision", revision);
+    exchange_u64_header(x, "Cadastre-Staleness-Ms",
+                        staleness > PARSE_INT_MAX ? PARSE_INT_MAX : staleness);
 }
 
 void reply_read(struct exchange *x, dir_rev revision)

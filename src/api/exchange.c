@@ -254,20 +254,25 @@ const char *exchange_request_id(const struct exchange *x)
 
 /* --- the answer --- */
 
+/* Both live as long as the exchange. */
+static void lend_header(struct exchange *x, const char *name, const char *value)
+{
+    ASSERT(x->header_count < X_HEADERS_MAX);
+    if (value[0] != '\0') {
+        x->headers[x->header_count++] = (struct x_header){name, value};
+    }
+}
+
 /* `value` is in the arena already. What came in with a request must not make a header of its own.
  */
 static void add_header(struct exchange *x, const char *name, char *value)
 {
-    ASSERT(x->header_count < X_HEADERS_MAX);
     for (char *p = value; *p != '\0'; p++) {
         if ((unsigned char)*p < 0x20 || *p == 0x7f) {
             *p = '?';
         }
     }
-    if (value[0] != '\0') {
-        const char *copy = exchange_strdup(x, slice_of(name, strlen(name)));
-        x->headers[x->header_count++] = (struct x_header){copy, value};
-    }
+    lend_header(x, name, value);
 }
 
 void exchange_set_header(struct exchange *x, const char *name, const char *value)
@@ -287,6 +292,18 @@ void exchange_printf_header(struct exchange *x, const char *name, const char *fm
     (void)vsnprintf(value, (size_t)n + 1, fmt, args);
     va_end(args);
     add_header(x, name, value);
+}
+
+void exchange_u64_header(struct exchange *x, const char *name, uint64_t value)
+{
+    enum { DIGITS = 20 };
+    char *end = (char *)exchange_alloc(x, DIGITS + 1) + DIGITS, *at = end;
+    *end = '\0';
+    do {
+        *--at = (char)('0' + value % 10);
+        value /= 10;
+    } while (value > 0);
+    lend_header(x, name, at);
 }
 
 struct buf *exchange_out(struct exchange *x)
@@ -327,8 +344,7 @@ void exchange_reply(struct exchange *x, int status, const char *content_type)
     }
     unfollow(x);
     if (x->out.len > 0 || content_type != NULL) {
-        exchange_set_header(x, "Content-Type",
-                            content_type != NULL ? content_type : "application/json");
+        lend_header(x, "Content-Type", content_type != NULL ? content_type : "application/json");
     }
     exchange_answer(x, status, false);
 }
@@ -382,6 +398,7 @@ void exchange_arm(struct exchange *x)
 void exchange_suspend(struct exchange *x)
 {
     if (!x->suspended) {
+        conn_watch(x->conn);
         mhd_suspend(x);
     }
     exchange_arm(x);

@@ -56,12 +56,13 @@ void exchange_set_state(struct exchange *x, void *state);
 void *exchange_state(const struct exchange *x);
 
 /* --- the answer --- */
-/* Name and value are copied. */
+/* The name lives as long as the process (a literal); the value is copied. */
 void exchange_set_header(struct exchange *x, const char *name, const char *value);
 void exchange_printf_header(struct exchange *x, const char *name, const char *fmt, ...) PRINTF_LIKE(3, 4);
+void exchange_u64_header(struct exchange *x, const char *name, uint64_t value);
 /* The buffer to write the body to, empty at first. */
 struct buf *exchange_out(struct exchange *x);
-/* Answers with what is in exchange_out(). `content_type` NULL: application/json. */
+/* Answers with what is in exchange_out(). `content_type` is a literal; NULL: application/json. */
 void exchange_reply(struct exchange *x, int status, const char *content_type);
 /* Answers with application/problem+json for `e`. `members` (may be NULL) writes further members, each with its
  * leading comma, into the open object. */

@@ -25,6 +25,11 @@ struct backup_stream {
 static void backup_work(struct job *job)
 {
     struct backup_job *j = (struct backup_job *)(void *)job;
+    struct store *store = control_store(job->api->control);
+    /* The view that was asked may be ahead of the store. */
+    if (store_await(store, job->revision, API_TIMEOUT_DEFAULT_MS, &job->err) != ERR_OK) {
+        return;
+    }
     char *path = mem_printf("%s/cadastre-backup-XXXXXX", job->api->scratch_dir);
     int made = mkstemp(path);
     if (made < 0) {
@@ -33,7 +38,7 @@ static void backup_work(struct job *job)
         return;
     }
     (void)close(made); /* only its name was wanted */
-    if (store_backup(control_store(job->api->control), path, &job->revision, &job->err) == ERR_OK) {
+    if (store_backup(store, path, &job->revision, &job->err) == ERR_OK) {
         j->fd = open(path, O_RDONLY | O_CLOEXEC);
         if (j->fd < 0) {
             (void)err_set(&job->err, ERR_IO, "%s: %s", path, strerror(errno));
@@ -107,7 +112,6 @@ static void get_backup(struct exchange *x, const struct dir_view *v)
 {
     struct api *api = exchange_api(x);
     struct backup_job *j;
-    (void)v;
     if (atomic_fetch_add(&api->backups, 1) >= API_BACKUPS_MAX) {
         atomic_fetch_sub(&api->backups, 1);
         reply_unavailable(x, ERR_OVERLOADED, "%d backups are being made or sent already",
@@ -118,6 +122,7 @@ static void get_backup(struct exchange *x, const struct dir_view *v)
     j->job.work = backup_work;
     j->job.answer = backup_answer;
     j->job.close = backup_close;
+    j->job.revision = v->revision;
     j->fd = -1;
     job_start(x, &j->job);
 }

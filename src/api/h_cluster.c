@@ -155,7 +155,7 @@ struct change {
 static void put_refused(struct exchange *x, struct buf *out, void *arg)
 {
     (void)arg;
-    buf_printf(out, ",\"revision\":%" PRIu64, view_enter(api_slot(x))->revision);
+    put_revision(x, out, view_enter(api_slot(x))->revision);
     view_leave();
 }
 
@@ -201,7 +201,7 @@ static void reply_members(struct exchange *x, const struct change *c)
     buf_put_u8(out, ',');
     put_servers(out, v, &status);
     buf_put_u8(out, '}');
-    exchange_printf_header(x, "Cadastre-Revision", "%" PRIu64, v->revision);
+    exchange_u64_header(x, "Cadastre-Revision", v->revision);
     view_leave();
     exchange_reply(x, c->status, NULL);
 }
@@ -211,7 +211,9 @@ static void change_ready(struct exchange *x, void *arg)
     struct handover *h = arg;
     struct err e;
     enum err_code status = h->status;
-    if (status == ERR_OK) {
+    if (status == ERR_OK && h->result != NULL && h->result->err.code != ERR_OK) {
+        exchange_problem(x, &h->result->err, put_refused, NULL);
+    } else if (status == ERR_OK) {
         reply_members(x, exchange_state(x));
     } else if (status == ERR_NOT_LEADER || err_http_status(status) == 503) {
         (void)reply_outcome(x, status, h->leader_url);
@@ -378,7 +380,7 @@ static void snapshot_ready(struct exchange *x, void *arg)
         const struct dir_view *v = view_enter(api_slot(x));
         buf_printf(exchange_out(x), "{\"revision\":%" PRIu64 ",\"applied_index\":%" PRIu64 "}",
                    v->revision, v->applied_index);
-        exchange_printf_header(x, "Cadastre-Revision", "%" PRIu64, v->revision);
+        exchange_u64_header(x, "Cadastre-Revision", v->revision);
         view_leave();
         exchange_reply(x, 202, NULL);
     }

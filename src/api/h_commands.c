@@ -10,8 +10,8 @@
 static void put_retained(struct exchange *x, struct buf *out, void *arg)
 {
     const struct dir_view *v = arg;
-    (void)x;
-    buf_printf(out, ",\"revision\":%" PRIu64 ",\"retained_since\":", v->revision);
+    put_revision(x, out, v->revision);
+    buf_put_str(out, ",\"retained_since\":");
     json_put_time(out, directory_dedupe_since_ms(v));
 }
 

@@ -81,8 +81,9 @@ static bool in_reach(struct exchange *x, const struct dir_view *v, dir_rev revis
         reply_unavailable(x, ERR_BEHIND, "revision %" PRIu64 " was not reached yet", revision);
         return false;
     }
-    if (revision <= v->compacted) {
-        reply_compacted(x, v, "states up to revision %" PRIu64 " are no longer kept", v->compacted);
+    if (revision < v->compacted) {
+        reply_compacted(x, v, "states before revision %" PRIu64 " are no longer kept",
+                        v->compacted);
         return false;
     }
     return true;

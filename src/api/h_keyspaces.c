@@ -223,7 +223,7 @@ static void chunk(struct exchange *x,
     m->bounds = bounds + first;
     m->bound_count = count - first;
     m->chunked = m->bound_count > 0 || c->create.partitions > DIR_CREATE_BATCH;
-    c->create.more = m->chunked;
+    c->create.more = m->bound_count > 0; /* apply knows the chunks of tokens by their number */
 }
 
 /* A placement as protobuf wants it. */
@@ -340,14 +340,22 @@ struct patch {
     Cadastre__Label labels[DIR_REQUIRE_MAX];
 };
 
-static void patch_end(void *arg)
+/* Before the answer is sent: who has it may send the next change at once. */
+static void patch_leave(void *arg)
 {
     struct patch *p = arg;
     if (p->place != NULL) {
         (void)pthread_mutex_lock(&p->gate->lock);
         *p->place = 0;
         (void)pthread_mutex_unlock(&p->gate->lock);
+        p->place = NULL;
     }
+}
+
+static void patch_end(void *arg)
+{
+    struct patch *p = arg;
+    patch_leave(p);
     buf_close(&p->policy);
 }
 
@@ -433,7 +441,7 @@ render_keyspace(struct exchange *x, const struct mutation *m, const struct dir_r
 {
     struct buf *out = exchange_out(x);
     (void)m;
-    keyspace_put_open(out, r->keyspace, UINT64_MAX, UINT64_MAX);
+    keyspace_put_open(out, r->keyspace, r->partitions, UINT64_MAX);
     buf_printf(out, ",\"revision\":%" PRIu64 "}", r->revision);
     exchange_reply(x, 200, NULL);
 }
@@ -444,6 +452,7 @@ void h_keyspace_patch(struct exchange *x)
     struct patch *p;
     struct buf old_policy;
     uint64_t keyspace;
+    bool submitted = false;
     if (m == NULL || !mutation_keyspace(x, &keyspace)) {
         return;
     }
@@ -465,8 +474,14 @@ void h_keyspace_patch(struct exchange *x)
             p->command.async_replicas = p->async;
             m->command.body_case = CADASTRE__COMMAND__BODY_KEYSPACE_PATCH;
             m->command.keyspace_patch = &p->command;
+            m->settled = patch_leave;
+            m->settled_arg = p;
             mutation_submit(x, m);
+            submitted = true;
         }
+    }
+    if (!submitted) {
+        patch_leave(p);
     }
     buf_close(&old_policy);
 }

@@ -7,6 +7,7 @@
 #include "base/parse.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -108,9 +109,9 @@ static void put_node_open(struct exchange *x,
                scheduling_name(n->scheduling));
     put_lease(b, n, left_ms);
     buf_put_str(b, ",\"labels\":");
-    put_labels(b, n->labels, n->label_count, false);
+    put_labels(b, n->tags, n->label_count, false);
     buf_put_str(b, ",\"capacity\":");
-    put_labels(b, n->capacity, n->capacity_count, true);
+    put_labels(b, dir_node_capacity(n), n->capacity_count, true);
     buf_printf(b, ",\"session\":%" PRIu64 ",\"partitions\":{\"total\":%" PRIu64, n->session,
                n->partition_count);
     if (counts != NULL) {
@@ -129,7 +130,7 @@ static void get_one(struct exchange *x, const struct dir_view *v)
     struct role_counts counts = {0};
     bool counted;
     if (n == NULL) {
-        reply_problem(x, ERR_NODE_NOT_FOUND, "there is no node of this name");
+        reply_missing(x, v, ERR_NODE_NOT_FOUND, "there is no node of this name");
         return;
     }
     counts.node = n->id;
@@ -297,6 +298,7 @@ static size_t read_labels(struct mutation *m, struct registration *r, const char
 {
     json_t *given = json_in_object(&m->in, member, false), *value;
     size_t first = strcmp(member, "capacity") == 0 ? DIR_LABELS_MAX : 0, n = 0;
+    struct json_in in;
     const char *name;
     if (given == NULL) {
         return 0;
@@ -305,15 +307,17 @@ static size_t read_labels(struct mutation *m, struct registration *r, const char
         json_in_fail(&m->in, member, ERR_INVALID_REQUEST, "at most %d of them", DIR_LABELS_MAX);
         return 0;
     }
+    json_in_open(&in, given, first > 0 ? "/capacity" : "/labels", &m->err);
     json_object_foreach(given, name, value)
     {
         Cadastre__Label *label = &r->labels[first + n];
         cadastre__label__init(label);
         label->name = text_lent(name);
         if (!parse_is_name(slice_of(name, strlen(name))) || !read_value(r, label, value, n)) {
-            json_in_fail(&m->in, member, ERR_INVALID_REQUEST,
-                         first > 0 ? "must be names and integers"
-                                   : "must be names and texts of 1 to 63 bytes");
+            json_in_fail(&in, name, ERR_INVALID_REQUEST,
+                         first > 0 ? "must be a name and an integer"
+                                   : "must be a name and a text of 1 to 63 bytes");
+            m->in.code = in.code;
             return 0;
         }
         r->label_of[first + n++] = label;
@@ -339,12 +343,10 @@ static void read_copies(struct exchange *x, struct mutation *m, struct registrat
         json_t *item = json_array_get(copies, i);
         Cadastre__Copy *copy = &r->copies[i];
         struct json_in in;
-        if (!json_is_object(item)) {
-            json_in_fail(&m->in, "copies", ERR_INVALID_REQUEST, "must be objects");
-            return;
-        }
         cadastre__copy__init(copy);
-        json_in_open(&in, item, "/copies", &m->err);
+        char base[32];
+        (void)snprintf(base, sizeof base, "/copies/%zu", i);
+        json_in_open(&in, item, base, &m->err);
         struct slice keyspace = json_in_name(&in, "keyspace", true);
         copy->partition = json_in_u64(&in, "partition", true, 0, PARSE_INT_MAX, NULL);
         copy->copy = json_in_u64(&in, "copy", true, 0, PARSE_INT_MAX, NULL);

@@ -90,7 +90,7 @@ static void get_one(struct exchange *x, const struct dir_view *v)
     uint64_t id;
     const struct dir_operation *op = path_id(x, 0, &id) ? view_operation(v, id) : NULL;
     if (op == NULL) {
-        reply_problem(x, ERR_OPERATION_NOT_FOUND, "there is no operation of this id");
+        reply_missing(x, v, ERR_OPERATION_NOT_FOUND, "there is no operation of this id");
         return;
     }
     operation_put_open(out, op);

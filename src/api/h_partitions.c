@@ -192,8 +192,7 @@ static void render_patch(struct exchange *x, const struct mutation *m, const str
     }
     route_of_result(&image, &r->routes[0]);
     route_put_open(out, &image);
-    buf_put_str(out, ",\"pinned\":");
-    json_put_bool(out, r->routes[0].partition->pinned);
+    partition_put_more(out, r->routes[0].partition);
     buf_printf(out, ",\"revision\":%" PRIu64 "}", r->revision);
     exchange_reply(x, 200, NULL);
 }
@@ -244,8 +243,7 @@ void check_put_members(struct exchange *x, struct buf *out, void *arg)
 {
     const struct check *c = arg;
     struct route_image image;
-    (void)x;
-    buf_printf(out, ",\"revision\":%" PRIu64, c->view->revision);
+    put_revision(x, out, c->view->revision);
     if (c->partition != NULL) {
         route_of_view(&image, c->view, c->keyspace, c->partition);
         buf_printf(out,

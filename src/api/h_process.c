@@ -100,6 +100,9 @@ static void reply_checks(struct exchange *x, const struct check_of *checks, size
     }
     exchange_set_header(x, "Cache-Control", "no-store");
     if (ok || verbose) {
+        if (!ok) {
+            exchange_set_header(x, "Retry-After", "1");
+        }
         buf_put_str(out, ok ? "ok\n" : "not ok\n");
         exchange_reply(x, ok ? 200 : 503, "text/plain; charset=utf-8");
     } else {

@@ -4,6 +4,7 @@
 #include "api/endpoints.h"
 
 #include "api/route_json.h"
+#include "api/scan.h"
 #include "base/parse.h"
 #include "directory/codec.h"
 
@@ -80,52 +81,119 @@ static json_t *body_array(struct exchange *x, const char *member)
     return array;
 }
 
-static enum err_code put_key_route(struct buf *out,
-                                   const struct dir_view *v,
-                                   const struct dir_keyspace *ks,
-                                   const json_t *key,
-                                   struct err *e)
+struct batch {
+    const struct dir_view *view;
+    const struct dir_keyspace *keyspace;
+    struct buf *out;
+    uint64_t count;
+    bool seen; /* the array */
+};
+
+static enum err_code put_key_route(struct batch *b, struct slice text, struct err *e)
 {
     uint8_t decoded[DIR_KEY_MAX], routing[DIR_ROUTING_KEY_MAX];
     size_t decoded_len = 0, routing_len = 0;
+    const struct dir_keyspace *ks = b->keyspace;
     struct route_image image;
-    enum err_code code;
-    if (!json_is_string(key)) {
-        return err_set(e, ERR_INVALID_REQUEST, "must be a string");
-    }
-    code = dir_codec_decode(ks, slice_of(json_string_value(key), json_string_length(key)), decoded,
-                            &decoded_len, e);
+    enum err_code code = dir_codec_decode(ks, text, decoded, &decoded_len, e);
     if (code == ERR_OK) {
         code = dir_codec_routing_key(ks, slice_of(decoded, decoded_len), routing, &routing_len, e);
     }
     if (code == ERR_OK) {
-        route_of_view(&image, v, ks, view_route(v, ks, slice_of(routing, routing_len)));
-        route_put(out, &image);
+        if (b->count++ > 0) {
+            buf_put_u8(b->out, ',');
+        }
+        route_of_view(&image, b->view, ks, view_route(b->view, ks, slice_of(routing, routing_len)));
+        route_put(b->out, &image);
+    }
+    return code;
+}
+
+/* The string that was just read. */
+static enum err_code put_scanned(struct batch *b, const struct scan *s, struct err *e)
+{
+    enum { TEXT_MAX = 2 * DIR_KEY_MAX + 1 }; /* hex digits of a key, and one more than that */
+    uint8_t text[TEXT_MAX];
+    struct slice key = s->span;
+    enum err_code code;
+    if (s->escaped) {
+        size_t n = scan_copy(s, text, sizeof text);
+        key = slice_of(text, n <= sizeof text ? n : sizeof text);
+    }
+    code = put_key_route(b, key, e);
+    if (code != ERR_OK) {
+        scan_pointer(s, e->pointer, sizeof e->pointer);
+    }
+    return code;
+}
+
+static enum err_code put_keys(struct batch *b, struct scan *s, struct err *e)
+{
+    enum scan_event event = scan_next(s);
+    enum err_code code = ERR_OK;
+    b->seen = true;
+    if (event != SCAN_ARRAY) {
+        return event == SCAN_ERROR ? scan_error(s, e) : scan_refuse(s, e, "must be an array");
+    }
+    while (code == ERR_OK && (event = scan_next(s)) != SCAN_ARRAY_END) {
+        if (event == SCAN_ERROR) {
+            code = scan_error(s, e);
+        } else if (event != SCAN_STRING) {
+            code = scan_refuse(s, e, "must be a string");
+        } else if (b->count == API_BATCH_MAX) {
+            code = err_set_at(e, ERR_INVALID_REQUEST, "/keys", "must have 0 to %d elements",
+                              API_BATCH_MAX);
+        } else {
+            code = put_scanned(b, s, e);
+        }
+    }
+    return code;
+}
+
+/* Answers as it reads: a body of many keys is not worth a tree. What is found wrong later takes the
+ * place of all that was written. */
+static enum err_code put_batch(struct batch *b, struct scan *s, struct err *e)
+{
+    enum scan_event event = scan_next(s);
+    enum err_code code = ERR_OK;
+    if (event != SCAN_OBJECT && event != SCAN_ERROR) {
+        return scan_refuse(s, e, "the body must be a JSON object");
+    }
+    while (code == ERR_OK && event != SCAN_END) {
+        if (event == SCAN_ERROR) {
+            code = scan_error(s, e);
+        } else if (event == SCAN_NAME && scan_is(s, "keys")) {
+            code = put_keys(b, s, e);
+        } else if (event == SCAN_NAME) {
+            code = scan_refuse(s, e, "is not a member that is known here");
+        }
+        event = code == ERR_OK ? scan_next(s) : event;
+    }
+    if (code == ERR_OK && !b->seen) {
+        code = err_set_at(e, ERR_INVALID_REQUEST, "/keys", "is required");
     }
     return code;
 }
 
 static void get_batch(struct exchange *x, const struct dir_view *v)
 {
-    const struct dir_keyspace *ks = read_keyspace(x, v);
-    struct buf *out = exchange_out(x);
-    json_t *keys = ks != NULL ? body_array(x, "keys") : NULL;
-    if (keys == NULL) {
+    struct batch b = {.view = v, .keyspace = read_keyspace(x, v), .out = exchange_out(x)};
+    struct scan s;
+    struct err e;
+    if (b.keyspace == NULL) {
         return;
     }
-    buf_printf(out, "{\"revision\":%" PRIu64 ",\"routes\":[", v->revision);
-    for (size_t i = 0; i < json_array_size(keys); i++) {
-        struct err e;
-        if (i > 0) {
-            buf_put_u8(out, ',');
-        }
-        if (put_key_route(out, v, ks, json_array_get(keys, i), &e) != ERR_OK) {
-            (void)snprintf(e.pointer, sizeof e.pointer, "/keys/%zu", i);
-            exchange_problem(x, &e, NULL, NULL);
-            return;
-        }
+    buf_put_str(b.out, "{\"revision\":");
+    buf_put_u64_dec(b.out, v->revision);
+    buf_put_str(b.out, ",\"routes\":[");
+    scan_open(&s, exchange_body(x), true);
+    enum err_code code = put_batch(&b, &s, &e);
+    scan_close(&s);
+    if (code != ERR_OK) {
+        exchange_problem(x, &e, NULL, NULL);
+        return;
     }
-    buf_put_str(out, "]}");
+    buf_put_str(b.out, "]}");
     reply_read(x, v->revision);
 }
 

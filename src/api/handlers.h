@@ -64,6 +64,14 @@ bool path_id(const struct exchange *x, unsigned i, uint64_t *ret_id);
 /* --- answers --- */
 
 void reply_problem(struct exchange *x, enum err_code code, const char *fmt, ...) PRINTF_LIKE(3, 4);
+/* 404 of this code with the revision at which it is so. */
+void reply_missing(struct exchange *x,
+                   const struct dir_view *v,
+                   enum err_code code,
+                   const char *fmt,
+                   ...) PRINTF_LIKE(4, 5);
+/* For the members of a problem: the revision that it shows, with its header. */
+void put_revision(struct exchange *x, struct buf *out, dir_rev revision);
 /* 503 of this code with the present revision and the leader. */
 void reply_unavailable(struct exchange *x, enum err_code code, const char *fmt, ...)
     PRINTF_LIKE(3, 4);
@@ -144,6 +152,9 @@ struct mutation {
     struct err err;
     uint8_t digest[16];
     char idempotency_key[DIR_IDEMPOTENCY_KEY_MAX + 1];
+    /* Runs once the outcome is there, or is given up, before the answer; NULL: nothing. */
+    void (*settled)(void *arg);
+    void *settled_arg;
     /* A creation in chunks. */
     const struct slice *bounds;
     uint64_t bound_count;

@@ -213,6 +213,7 @@ static void free_worker(struct worker *w)
         mem_free(x);
     }
     buf_close(&w->scratch);
+    buf_close(&w->head);
     mem_free(w->timers);
 }
 
@@ -280,6 +281,7 @@ enum err_code http_server_start(const struct http_options *options,
         w->random = clock_mono_ns() + i;
         (void)!getrandom(&w->random, sizeof w->random, GRND_NONBLOCK);
         buf_init(&w->scratch, API_RESPONSE_MAX);
+        buf_init(&w->head, X_HEADERS_MAX * HTTP_CONNECTION_MEMORY);
     }
     code = open_sockets(s, options->addr, e);
     for (unsigned i = 0; i < s->worker_count && code == ERR_OK; i++) {

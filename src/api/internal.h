@@ -107,9 +107,10 @@ struct conn {
     struct conn *prev, *next;
     struct exchange *x; /* the present request, or NULL */
     int fd;
-    bool gone;   /* the peer closed its side */
-    bool excess; /* over the limit of connections */
-    bool linger; /* unread bytes may be on their way: close slowly */
+    bool gone;                  /* the peer closed its side */
+    bool excess;                /* over the limit of connections */
+    bool watched, watched_room; /* is in the worker's own epoll set; for room to write, too */
+    bool linger;                /* unread bytes may be on their way: close slowly */
     bool cut;
     uint32_t served;
     uint64_t since_ms;   /* of the accept, or the end of the last request */
@@ -168,6 +169,7 @@ struct worker {
     uint64_t random;
     struct api_param params[API_PARAMS_MAX]; /* scratch for parsing */
     struct buf scratch;                      /* a stream's piece before it is compressed */
+    struct buf head;                         /* an answer's headers while they are put together */
     struct lingerer lingerers[WORKER_LINGER_MAX];
     unsigned linger_count, gzip_count;
     bool draining;
@@ -204,6 +206,10 @@ void inbox_wake(const struct inbox *inbox);
 void conn_cut(struct conn *c);
 void conn_reset(struct conn *c);
 void conn_opened(struct conn *c);
+/* Before it is suspended: from now on the worker notices that the peer leaves. */
+void conn_watch(struct conn *c);
+/* After its socket was full: stream_room() is called when it takes more. */
+void conn_watch_room(struct conn *c);
 void conn_closed(struct conn *c);
 
 /* timers.c: each exchange is in the heap once, at the time that was set last. */
@@ -252,16 +258,20 @@ struct head {
 void request_head_open(struct head *h, struct exchange *x, const char *method, const char *version);
 void request_head_line(struct head *h, struct slice name, struct slice value);
 void request_head_close(struct head *h, const char *end);
+/* In place of the head: its Content-Length can't be read. */
+void request_bad_length(struct exchange *x);
 /* False: the connection must be closed at once. */
 bool request_body(struct exchange *x, const char *data, size_t len);
 void request_complete(struct exchange *x);
 
 /* stream.c */
-/* Copies the next bytes to send; 0: nothing now (and the exchange was suspended), -1 the end, -2
- * abort. */
+/* Sends, or copies into `buf`, what comes next; 0: nothing for now (and the exchange was
+ * suspended), -1 the end, -2 abort. */
 int64_t stream_pull(struct exchange *x, char *buf, size_t max);
 /* Runs a waiting stream. */
 void stream_run(struct exchange *x);
+/* The socket takes more. */
+void stream_room(struct exchange *x);
 void stream_close(struct exchange *x);
 
 /* problem.c */

@@ -18,7 +18,7 @@ static enum err_code check(struct slice body, struct err *e)
     enum scan_event event = scan_next(&s);
     enum err_code code = ERR_OK;
     if (event != SCAN_OBJECT && event != SCAN_ERROR) {
-        code = scan_refuse(&s, e, "the body must be a JSON object");
+        code = err_set(e, ERR_INVALID_REQUEST, "the body must be a JSON object");
     }
     while (code == ERR_OK && event != SCAN_END) {
         if (event == SCAN_ERROR) {

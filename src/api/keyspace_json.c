@@ -105,15 +105,18 @@ static void drop_label(struct dir_placement *p, const char *name)
     p->require_count = kept;
 }
 
-/* Room of a pointer: keys of the body may hold what a pointer must escape, so only names get that
- * far. */
-static enum err_code
-add_value(struct dir_placement *p, const char *name, const json_t *value, struct err *e)
+/* `place`: "" or "/3" within a list. Keys of the body may hold what a pointer must escape, so only
+ * names get that far. */
+static enum err_code add_value(struct dir_placement *p,
+                               const char *name,
+                               const char *place,
+                               const json_t *value,
+                               struct err *e)
 {
-    char pointer[96];
+    char pointer[128];
     struct dir_label *label;
     size_t len = json_is_string(value) ? json_string_length(value) : 0;
-    (void)snprintf(pointer, sizeof pointer, "/placement/require/%s", name);
+    (void)snprintf(pointer, sizeof pointer, "/placement/require/%s%s", name, place);
     if (len < 1 || len > DIR_NAME_MAX || strlen(json_string_value(value)) != len) {
         return err_set_at(e, ERR_INVALID_REQUEST, pointer,
                           "must be a string of 1 to %d bytes, or a list of such", DIR_NAME_MAX);
@@ -138,14 +141,17 @@ read_label(struct dir_placement *p, const char *name, json_t *value, struct err 
         return ERR_OK;
     }
     if (!json_is_array(value)) {
-        return add_value(p, name, value, e);
+        return add_value(p, name, "", value, e);
     }
     if (json_array_size(value) == 0) {
-        return err_set_at(e, ERR_INVALID_REQUEST, "/placement/require", "\"%s\" needs a value",
-                          name);
+        char pointer[128];
+        (void)snprintf(pointer, sizeof pointer, "/placement/require/%s", name);
+        return err_set_at(e, ERR_INVALID_REQUEST, pointer, "needs a value");
     }
     for (size_t i = 0; i < json_array_size(value) && code == ERR_OK; i++) {
-        code = add_value(p, name, json_array_get(value, i), e);
+        char place[24];
+        (void)snprintf(place, sizeof place, "/%zu", i);
+        code = add_value(p, name, place, json_array_get(value, i), e);
     }
     return code;
 }

@@ -5,11 +5,13 @@
 
 #include "base/assert.h"
 #include "base/mem.h"
+#include "base/parse.h"
 
 #include <arpa/inet.h>
 #include <microhttpd.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 
 enum { MHD_RUNS_MAX = 16 };
 
@@ -181,6 +183,38 @@ void mhd_resume(struct exchange *x)
     MHD_resume_connection(x->conn->mhd);
 }
 
+/* --- what it refuses by itself --- */
+
+/* Whether it can't read the length that this request claims. */
+static bool length_is_bad(const struct exchange *x)
+{
+    const char *value = NULL;
+    size_t len = 0;
+    uint64_t n;
+    return MHD_lookup_connection_value_n(x->conn->mhd, MHD_HEADER_KIND, "Content-Length", 14,
+                                         &value, &len) == MHD_YES &&
+           mhd_header(x, "Transfer-Encoding") == NULL &&
+           (value == NULL || strlen(value) != len || !parse_u64(value, UINT64_MAX, &n));
+}
+
+/* libmicrohttpd 0.9.75 answers such a length itself, before it asks anybody, and sends the head of
+ * that answer twice. Its log tells just before; which request it means is found by looking. After
+ * an answer by hand the socket takes no other. */
+static void on_log(void *worker, const char *fmt, va_list args)
+{
+    struct worker *w = worker;
+    (void)args;
+    if (strstr(fmt, "Content-Length") == NULL) {
+        return;
+    }
+    for (struct conn *c = w->conns; c != NULL; c = c->next) {
+        if (c->x != NULL && c->x->state == X_HEAD && length_is_bad(c->x)) {
+            request_bad_length(c->x);
+            (void)shutdown(c->fd, SHUT_WR);
+        }
+    }
+}
+
 /* --- answers --- */
 
 static ssize_t on_pull(void *exchange, uint64_t pos, char *buf, size_t max)
@@ -191,6 +225,35 @@ static ssize_t on_pull(void *exchange, uint64_t pos, char *buf, size_t max)
     return n >= 0    ? (ssize_t)n
            : n == -1 ? (ssize_t)MHD_CONTENT_READER_END_OF_STREAM
                      : (ssize_t)MHD_CONTENT_READER_END_WITH_ERROR;
+}
+
+/* For each header libmicrohttpd makes three allocations, so all go in as one, with marks where
+ * lines end: it refuses line ends, and they are put into its copy afterwards. No value has the
+ * mark, which is a control byte. */
+static bool add_headers(const struct exchange *x, struct MHD_Response *r)
+{
+    enum { MARK = 1 };
+    static const char first[] = "X-Request-Id", server[] = "\1\1Server: cadastre";
+    struct buf *head = &x->worker->head;
+    buf_reset(head);
+    buf_put_str(head, x->request_id);
+    buf_put(head, server, sizeof server - 1);
+    for (unsigned i = 0; i < x->header_count; i++) {
+        buf_put(head, "\1\1", 2);
+        buf_put_str(head, x->headers[i].name);
+        buf_put(head, ": ", 2);
+        buf_put_str(head, x->headers[i].value);
+    }
+    buf_put_u8(head, '\0');
+    if (head->overflow || MHD_add_response_header(r, first, (const char *)head->data) != MHD_YES) {
+        return false;
+    }
+    char *at = (char *)(uintptr_t)MHD_get_response_header(r, first);
+    while ((at = strchr(at, MARK)) != NULL) {
+        *at++ = '\r';
+        *at++ = '\n';
+    }
+    return true;
 }
 
 bool mhd_answer(struct exchange *x, bool stream)
@@ -216,11 +279,7 @@ bool mhd_answer(struct exchange *x, bool stream)
          * instead. */
         (void)MHD_set_response_options(r, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END);
     }
-    bool ok = MHD_add_response_header(r, "X-Request-Id", x->request_id) == MHD_YES &&
-              MHD_add_response_header(r, "Server", "cadastre") == MHD_YES;
-    for (unsigned i = 0; ok && i < x->header_count; i++) {
-        ok = MHD_add_response_header(r, x->headers[i].name, x->headers[i].value) == MHD_YES;
-    }
+    bool ok = add_headers(x, r);
     if (ok && x->close_after) {
         ok = MHD_add_response_header(r, "Connection", "close") == MHD_YES;
     }
@@ -235,6 +294,7 @@ bool mhd_open(struct worker *w)
 {
     const struct http_options *o = &w->server->options;
     struct MHD_OptionItem options[] = {
+        {MHD_OPTION_EXTERNAL_LOGGER, (intptr_t)on_log, w},
         {MHD_OPTION_LISTEN_SOCKET, w->listen_fd, NULL},
         {MHD_OPTION_CONNECTION_MEMORY_LIMIT, HTTP_CONNECTION_MEMORY, NULL},
         {MHD_OPTION_CONNECTION_LIMIT, (intptr_t)o->connections_max + 2 * HTTP_EXCESS_MAX, NULL},
@@ -247,7 +307,8 @@ bool mhd_open(struct worker *w)
         {MHD_OPTION_URI_LOG_CALLBACK, (intptr_t)on_target, w},
         {MHD_OPTION_UNESCAPE_CALLBACK, (intptr_t)on_unescape, w},
         {MHD_OPTION_END, 0, NULL}};
-    unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_SUPPRESS_DATE_NO_CLOCK;
+    unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_SUPPRESS_DATE_NO_CLOCK |
+                     MHD_USE_ERROR_LOG;
     w->daemon = MHD_start_daemon(flags, 0, on_accept, w, on_request, w, MHD_OPTION_ARRAY, options,
                                  MHD_OPTION_END);
     return w->daemon != NULL;

@@ -249,41 +249,36 @@ bool mutation_partition(struct exchange *x, uint64_t *ret_id)
 static void put_refusal(struct exchange *x, struct buf *out, void *arg)
 {
     const struct dir_result *r = arg;
-    enum err_code code = r->err.code;
-    (void)x;
-    buf_printf(out, ",\"revision\":%" PRIu64,
-               code == ERR_STALE_REVISION ? r->current_revision : r->revision);
-    if (code == ERR_PARTITION_BUSY && r->operation != NULL) {
+    bool stale = r->err.code == ERR_STALE_REVISION;
+    put_revision(x, out, stale ? r->current_revision : r->revision);
+    if (r->err.code == ERR_PARTITION_BUSY && r->operation != NULL) {
         buf_printf(out, ",\"operation\":%" PRIu64, r->operation->id);
     }
-    if (code != ERR_STALE_EPOCH && code != ERR_FUTURE_EPOCH && code != ERR_PARTITION_RETIRED) {
+    if (!r->retired && r->route_count != 1) {
         return;
     }
     buf_printf(out, ",\"partition\":%" PRIu64, r->partition);
-    if (!r->retired && r->route_count == 1) {
-        struct route_image image;
-        route_of_result(&image, &r->routes[0]);
-        buf_printf(out, ",\"epoch\":%" PRIu64 ",\"route\":", r->current_epoch);
-        route_put(out, &image);
-        return;
-    }
     if (r->current_epoch > 0) {
         buf_printf(out, ",\"epoch\":%" PRIu64, r->current_epoch);
     }
-    if (!r->retired) {
-        return;
+    if (r->retired) {
+        buf_put_str(out, ",\"retired\":true,\"routes\":");
+        routes_put(out, r);
+    } else {
+        struct route_image image;
+        route_of_result(&image, &r->routes[0]);
+        buf_put_str(out, ",\"route\":");
+        route_put(out, &image);
     }
-    buf_put_str(out, ",\"retired\":true,\"routes\":");
-    routes_put(out, r);
 }
 
 static void answer(struct exchange *x, const struct mutation *m, const struct dir_result *r)
 {
-    exchange_printf_header(x, "Cadastre-Revision", "%" PRIu64, r->revision);
     if (r->replayed) {
         exchange_set_header(x, "Idempotency-Replayed", "true");
     }
     if (r->err.code == ERR_OK) {
+        exchange_u64_header(x, "Cadastre-Revision", r->revision);
         m->render(x, m, r);
     } else {
         /* The members only read it. */
@@ -295,9 +290,17 @@ static void answer(struct exchange *x, const struct mutation *m, const struct di
     }
 }
 
+static void settle(const struct mutation *m)
+{
+    if (m->settled != NULL) {
+        m->settled(m->settled_arg);
+    }
+}
+
 static void outcome_ready(struct exchange *x, void *arg)
 {
     struct handover *h = arg;
+    settle(exchange_state(x));
     if (!reply_outcome(x, h->status, h->leader_url)) {
         answer(x, exchange_state(x), h->result);
     }
@@ -306,6 +309,7 @@ static void outcome_ready(struct exchange *x, void *arg)
 
 static void outcome_gone(struct exchange *x, bool timed_out)
 {
+    settle(exchange_state(x));
     if (timed_out) {
         (void)reply_outcome(x, ERR_OUTCOME_UNKNOWN, "");
     }

@@ -171,7 +171,7 @@ const struct dir_keyspace *read_keyspace(struct exchange *x, const struct dir_vi
     struct slice name = exchange_path(x, 0);
     const struct dir_keyspace *ks = view_keyspace(v, name);
     if (ks == NULL) {
-        reply_problem(x, ERR_KEYSPACE_NOT_FOUND, "there is no keyspace of this name");
+        reply_missing(x, v, ERR_KEYSPACE_NOT_FOUND, "there is no keyspace of this name");
     }
     return ks;
 }

@@ -55,8 +55,8 @@ static bool is_token(struct slice s)
 {
     for (size_t i = 0; i < s.len; i++) {
         uint8_t c = s.data[i], lower = c | 0x20;
-        bool alnum = (lower >= 'a' && lower <= 'z') || (c >= '0' && c <= '9');
-        if (!alnum && (c == 0 || strchr("-_!#$%&'*+.^`|~", c) == NULL)) {
+        bool plain = (lower >= 'a' && lower <= 'z') || (c >= '0' && c <= '9') || c == '-';
+        if (!plain && (c == 0 || strchr("_!#$%&'*+.^`|~", c) == NULL)) {
             return false;
         }
     }
@@ -93,17 +93,21 @@ enum once {
     ONCE_COUNT
 };
 
-static const char *const once_names[ONCE_COUNT] = {[ONCE_HOST] = "Host",
-                                                   [ONCE_LENGTH] = "Content-Length",
-                                                   [ONCE_ENCODING] = "Transfer-Encoding",
-                                                   [ONCE_TYPE] = "Content-Type",
-                                                   [ONCE_REQUEST_ID] = "X-Request-Id",
-                                                   [ONCE_EXPECT] = "Expect",
-                                                   [ONCE_CODING] = "Content-Encoding",
-                                                   [ONCE_AUTHORIZATION] = "Authorization",
-                                                   [ONCE_IDEMPOTENCY] = "Idempotency-Key",
-                                                   [ONCE_IF_NONE_MATCH] = "If-None-Match",
-                                                   [ONCE_EVENT_ID] = "Last-Event-ID"};
+#define NAME(text)                                                                                 \
+    {                                                                                              \
+        (const uint8_t *)(text), sizeof(text) - 1                                                  \
+    }
+static const struct slice once_names[ONCE_COUNT] = {[ONCE_HOST] = NAME("Host"),
+                                                    [ONCE_LENGTH] = NAME("Content-Length"),
+                                                    [ONCE_ENCODING] = NAME("Transfer-Encoding"),
+                                                    [ONCE_TYPE] = NAME("Content-Type"),
+                                                    [ONCE_REQUEST_ID] = NAME("X-Request-Id"),
+                                                    [ONCE_EXPECT] = NAME("Expect"),
+                                                    [ONCE_CODING] = NAME("Content-Encoding"),
+                                                    [ONCE_AUTHORIZATION] = NAME("Authorization"),
+                                                    [ONCE_IDEMPOTENCY] = NAME("Idempotency-Key"),
+                                                    [ONCE_IF_NONE_MATCH] = NAME("If-None-Match"),
+                                                    [ONCE_EVENT_ID] = NAME("Last-Event-ID")};
 
 static void take_type(struct head *h, struct slice value)
 {
@@ -175,11 +179,12 @@ void request_head_line(struct head *h, struct slice name, struct slice value)
     }
     h->at = value_at + value.len + 2;
     for (unsigned i = 0; i < ONCE_COUNT; i++) {
-        if (!is_word(name, once_names[i])) {
+        if (name.len != once_names[i].len ||
+            strncasecmp((const char *)name.data, (const char *)once_names[i].data, name.len) != 0) {
             continue;
         }
         if ((h->seen & 1U << i) != 0) {
-            h->repeated = once_names[i];
+            h->repeated = (const char *)once_names[i].data;
         }
         h->seen |= 1U << i;
         take(h, (enum once)i, value);
@@ -269,10 +274,10 @@ static enum err_code check_body(const struct exchange *x, const struct head *h, 
     bool type_ok =
         !h->has_type || h->type_ok || (h->type_merge && (flags & API_ROUTE_MERGE_PATCH) != 0);
     if (!type_ok || h->coded) {
-        return err_set(e, ERR_UNSUPPORTED_MEDIA_TYPE,
-                       "the body must be application/json%s, without Content-Encoding",
-                       (flags & API_ROUTE_MERGE_PATCH) != 0 ? " or application/merge-patch+json"
-                                                            : "");
+        return err_set(
+            e, ERR_UNSUPPORTED_MEDIA_TYPE,
+            "send the body as Content-Type: application/json%s, without Content-Encoding",
+            (flags & API_ROUTE_MERGE_PATCH) != 0 ? " or application/merge-patch+json" : "");
     }
     return ERR_OK;
 }
@@ -282,11 +287,15 @@ static void name_request(struct head *h)
     struct exchange *x = h->x;
     if (h->request_id != NULL) {
         x->request_id = exchange_strdup(x, slice_of(h->request_id, strlen(h->request_id)));
-    } else {
-        char *id = exchange_alloc(x, 17);
-        (void)snprintf(id, 17, "%016llx", (unsigned long long)worker_random(x->worker));
-        x->request_id = id;
+        return;
     }
+    char *id = exchange_alloc(x, 17);
+    uint64_t random = worker_random(x->worker);
+    for (int i = 0; i < 16; i++, random >>= 4) {
+        id[i] = "0123456789abcdef"[random & 15];
+    }
+    id[16] = '\0';
+    x->request_id = id;
 }
 
 /* What is wrong with a request whose framing is sound. Its body may be read, and the connection
@@ -376,6 +385,16 @@ static bool answer_by_hand(struct exchange *x, const struct err *e)
     (void)send(x->conn->fd, out->data, out->len, MSG_DONTWAIT | MSG_NOSIGNAL);
     x->state = X_GONE;
     return false;
+}
+
+void request_bad_length(struct exchange *x)
+{
+    struct head h = {.x = x};
+    struct err e;
+    name_request(&h);
+    (void)err_set(&e, ERR_INVALID_REQUEST, "Content-Length is not a plain number");
+    count_add(&x->worker->count.bad_requests, 1);
+    (void)answer_by_hand(x, &e);
 }
 
 /* Memory for bodies is one account of the whole server. */

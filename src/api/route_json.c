@@ -269,8 +269,15 @@ void route_put(struct buf *b, const struct route_image *r)
 
 void route_etag(const struct route_image *r, char out[ROUTE_ETAG_SIZE])
 {
-    (void)snprintf(out, ROUTE_ETAG_SIZE, "\"%" PRIu64 "-%" PRIu64 "-%" PRIu64 "\"", r->partition,
-                   r->epoch, r->mod_revision);
+    uint8_t *at = (uint8_t *)out;
+    *at++ = '"';
+    at = put_u64(at, r->partition);
+    *at++ = '-';
+    at = put_u64(at, r->epoch);
+    *at++ = '-';
+    at = put_u64(at, r->mod_revision);
+    *at++ = '"';
+    *at = '\0';
 }
 
 void bound_put(struct buf *b, bool hex, struct slice bound)
@@ -331,7 +338,8 @@ void partition_put_more(struct buf *b, const struct dir_partition *p)
     for (unsigned i = 0; i < p->parent_count; i++) {
         buf_printf(b, i > 0 ? ",%" PRIu64 : "%" PRIu64, parents[i]);
     }
-    buf_put_str(b, "]},\"pinned\":");
+    /* One with children is retired, and answered with their routes. */
+    buf_put_str(b, "],\"children\":[]},\"pinned\":");
     json_put_bool(b, p->pinned);
     buf_printf(b, ",\"created_revision\":%" PRIu64 ",\"owner_since\":", p->created);
     if (p->owner_since_ms > 0) {

@@ -281,9 +281,18 @@ static bool name_is_new(struct scan *s, struct scan_level *l)
     return table_add(l, hash);
 }
 
+/* The escapes were checked. A backslash that is itself escaped begins none. */
 static bool has_nul(const struct scan *s)
 {
-    return s->escaped && memmem(s->span.data, s->span.len, "\\u0000", 6) != NULL;
+    for (size_t i = 0; s->escaped && i < s->span.len; i++) {
+        if (s->span.data[i] != '\\') {
+            continue;
+        }
+        if (s->span.data[++i] == 'u' && memcmp(s->span.data + i + 1, "0000", 4) == 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static enum scan_event read_name(struct scan *s)

@@ -3,7 +3,8 @@
  *
  * libmicrohttpd is only ever run with a timeout of zero: its own epoll loop hangs when exactly 128
  * events are ready at once. It does not notice that the peer of a suspended connection left, so
- * every connection is also in this loop's set, edge-triggered, for that event alone. And its idle
+ * a connection that was ever suspended is also in this loop's set, edge-triggered, for that event
+ * alone. And its idle
  * timeout is fed by any byte, so requests that trickle in and answers that nobody takes are found
  * by looking at all connections every now and then. */
 #include "api/internal.h"
@@ -164,19 +165,43 @@ void conn_opened(struct conn *c)
         w->sweep_ms = 0; /* it was not kept while there was nothing to look at */
     }
     w->conns = c;
-    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data.u64 = (uintptr_t)c};
-    if (epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, c->fd, &event) != 0) {
-        conn_cut(c);
-    }
     count_add(&w->count.accepted, 1);
+}
+
+static void watch(struct conn *c, bool room)
+{
+    int op = c->watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET | (room ? EPOLLOUT : 0),
+                                .data.u64 = (uintptr_t)c};
+    if (epoll_ctl(c->worker->epoll_fd, op, c->fd, &event) != 0) {
+        c->gone = true; /* nobody would notice, so it is given up now */
+    }
+    c->watched = true;
+    c->watched_room = room;
+}
+
+void conn_watch(struct conn *c)
+{
+    if (!c->watched) {
+        watch(c, false);
+    }
+}
+
+void conn_watch_room(struct conn *c)
+{
+    if (!c->watched_room) {
+        watch(c, true);
+    }
 }
 
 void conn_closed(struct conn *c)
 {
     struct worker *w = c->worker;
     ASSERT(c->x == NULL);
-    /* A duplicate of the descriptor would keep the registration alive. */
-    (void)epoll_ctl(w->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
+    if (c->watched) {
+        /* A duplicate of the descriptor would keep the registration alive. */
+        (void)epoll_ctl(w->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
+    }
     if (c->linger && !c->gone) {
         linger_start(w, c->fd);
     }
@@ -373,6 +398,15 @@ static int wait_ms(const struct worker *w, int mhd_ms)
     return mhd_ms >= 0 && mhd_ms < wait ? mhd_ms : wait;
 }
 
+static void conn_event(struct conn *c, uint32_t events)
+{
+    if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
+        peer_left(c);
+    } else if (c->x != NULL) {
+        stream_room(c->x);
+    }
+}
+
 static void handle_events(struct worker *w, const struct epoll_event *events, int count)
 {
     bool wake = false;
@@ -389,7 +423,7 @@ static void handle_events(struct worker *w, const struct epoll_event *events, in
             break;
         default:
             /* Connections are freed in mhd_run() only, so this one is there. */
-            peer_left((struct conn *)(uintptr_t)data);
+            conn_event((struct conn *)(uintptr_t)data, events[i].events);
             break;
         }
     }

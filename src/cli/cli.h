@@ -63,10 +63,10 @@ int cli_list(struct cli *c, struct target *t, const char *member, const struct o
 int cli_show(struct cli *c, struct target *t, const struct out_view *view);
 
 /* What went wrong, on stderr; the exit status. */
-int cli_fail(const struct cli *c, int exit_code, const char *fmt, ...) PRINTF_LIKE(3, 4);
-int cli_fail_result(const struct cli *c, enum http_result result, const struct err *e);
+int cli_fail(int exit_code, const char *fmt, ...) PRINTF_LIKE(2, 3);
+int cli_fail_result(enum http_result result, const struct err *e);
 /* A response that is no success. */
-int cli_fail_response(const struct cli *c, const struct http_response *r);
+int cli_fail_response(const struct http_response *r);
 /* "cadastre: …" on stderr unless --quiet. */
 void cli_note(const struct cli *c, const char *fmt, ...) PRINTF_LIKE(2, 3);
 /* Whether to go on with something that can't be undone: --yes, or an answer at the terminal; else

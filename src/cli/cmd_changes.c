@@ -13,6 +13,20 @@ static void put_removed(struct buf *cell, const json_t *removed)
     }
 }
 
+/* Nothing when it is absent. */
+static void put_route(struct buf *cell, const json_t *route)
+{
+    if (route == NULL) {
+        return;
+    }
+    out_put_json(cell, json_object_get(route, "partition"));
+    out_put_range(cell, route);
+    buf_put_str(cell, "@");
+    out_put_json(cell, json_object_get(route, "epoch"));
+    buf_put_str(cell, " ");
+    out_put_json(cell, json_object_get(json_object_get(route, "primary"), "node"));
+}
+
 void cmd_put_routes(struct buf *cell, const json_t *routes)
 {
     size_t at;
@@ -20,12 +34,7 @@ void cmd_put_routes(struct buf *cell, const json_t *routes)
     json_array_foreach(routes, at, route)
     {
         buf_put_str(cell, at > 0 ? " " : "");
-        out_put_json(cell, json_object_get(route, "partition"));
-        out_put_range(cell, route);
-        buf_put_str(cell, "@");
-        out_put_json(cell, json_object_get(route, "epoch"));
-        buf_put_str(cell, " ");
-        out_put_json(cell, json_object_get(json_object_get(route, "primary"), "node"));
+        put_route(cell, route);
     }
 }
 
@@ -35,6 +44,13 @@ static const struct out_column change_columns[] = {{"REVISION", "revision", NULL
                                                    {"ROUTES", "routes", cmd_put_routes},
                                                    {NULL, NULL, NULL}};
 const struct out_view cmd_change_view = {"revision", change_columns};
+
+static const struct out_column difference_columns[] = {{"PARTITION", "partition", NULL},
+                                                       {"CHANGE", "change", NULL},
+                                                       {"BEFORE", "before", put_route},
+                                                       {"AFTER", "after", put_route},
+                                                       {NULL, NULL, NULL}};
+static const struct out_view difference_view = {"partition", difference_columns};
 
 static int changes_run(struct cli *c)
 {
@@ -62,9 +78,7 @@ static int diff_run(struct cli *c)
     target_segment(&t, "diff");
     target_flag(&t, c, "from");
     target_flag(&t, c, "to");
-    json_t *answer;
-    int code = cli_read(c, &t, &answer);
-    return cmd_finish_rows(c, code, answer, "changes", &cmd_change_view);
+    return cli_list(c, &t, "partitions", &difference_view);
 }
 
 static const struct cli_flag changes_flags[] = {
@@ -77,7 +91,8 @@ static const struct cli_flag changes_flags[] = {
     CLI_FLAGS_END};
 static const struct cli_flag diff_flags[] = {
     {"from", "R", "The earlier revision", ARGS_NUMBER, 0, true, false},
-    {"to", "R", "The later revision", ARGS_NUMBER, 0, true, false},
+    {"to", "R", "The later revision (the present one)", ARGS_NUMBER, 0, false, false},
+    CLI_FLAG_LIMIT,
     CLI_FLAGS_END};
 
 const struct cli_command changes_commands[] = {

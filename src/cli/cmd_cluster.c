@@ -17,7 +17,7 @@ static const struct out_view command_view = {"status", command_columns};
 
 static const struct out_column audit_columns[] = {{"AT", "at", NULL},
                                                   {"REVISION", "revision", NULL},
-                                                  {"WHAT", "what", NULL},
+                                                  {"COMMAND", "command", NULL},
                                                   {"OUTCOME", "outcome", NULL},
                                                   {"SUBJECT", "subject", NULL},
                                                   {"PRINCIPAL", "principal", NULL},
@@ -127,13 +127,13 @@ static int backup_receive(struct cli *c, struct backup *b, const char *name)
     int error = backup_sync(b);
     int code = EXIT_DONE;
     if (error != 0) {
-        code = cli_fail(c, EXIT_FAILED, "%s: %s", name, strerror(error));
+        code = cli_fail(EXIT_FAILED, "%s: %s", name, strerror(error));
     } else if (result != HTTP_ANSWERED) {
-        code = cli_fail_result(c, result, &e);
+        code = cli_fail_result(result, &e);
     } else if (r.status != 200) {
-        code = cli_fail_response(c, &r);
+        code = cli_fail_response(&r);
     } else if (b->bytes < sizeof b->head || memcmp(b->head, sqlite_magic, sizeof b->head) != 0) {
-        code = cli_fail(c, EXIT_FAILED, "%s did not send a SQLite file", r.server);
+        code = cli_fail(EXIT_FAILED, "%s did not send a SQLite file", r.server);
     } else {
         cli_note(c, "%s: %llu bytes at revision %llu", name, (unsigned long long)b->bytes,
                  (unsigned long long)r.revision);
@@ -149,14 +149,14 @@ static int backup_to_file(struct cli *c, const char *path)
     struct backup b = {.file = fopen(partial, "wbe")};
     int code;
     if (b.file == NULL) {
-        code = cli_fail(c, EXIT_FAILED, "%s: %s", partial, strerror(errno));
+        code = cli_fail(EXIT_FAILED, "%s: %s", partial, strerror(errno));
     } else {
         code = backup_receive(c, &b, path);
         if (fclose(b.file) != 0 && code == EXIT_DONE) {
-            code = cli_fail(c, EXIT_FAILED, "%s: %s", partial, strerror(errno));
+            code = cli_fail(EXIT_FAILED, "%s: %s", partial, strerror(errno));
         }
         if (code == EXIT_DONE && rename(partial, path) != 0) {
-            code = cli_fail(c, EXIT_FAILED, "%s: %s", path, strerror(errno));
+            code = cli_fail(EXIT_FAILED, "%s: %s", path, strerror(errno));
         }
         if (code != EXIT_DONE) {
             (void)unlink(partial);

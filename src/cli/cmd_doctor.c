@@ -239,7 +239,7 @@ static int doctor_run(struct cli *c)
     (void)json_object_set_new(answer, "servers", rows);
     (void)cmd_finish_rows(c, EXIT_DONE, answer, "servers", &view);
     if (ill > 0) {
-        return cli_fail(c, EXIT_FAILED, "%u of %u servers have a problem", ill, w.count);
+        return cli_fail(EXIT_FAILED, "%u of %u servers have a problem", ill, w.count);
     }
     cli_note(c, "all is well");
     return EXIT_DONE;

@@ -38,11 +38,11 @@ static int get_run(struct cli *c)
 }
 
 /* "region=eu-1,eu-2": the alternatives of one label. */
-static int put_require(const struct cli *c, json_t *require, const char *text)
+static int put_require(json_t *require, const char *text)
 {
     const char *equals = strchr(text, '=');
     if (equals == NULL || equals == text || equals[1] == '\0') {
-        return cli_fail(c, EXIT_USAGE, "--require takes LABEL=VALUE[,VALUE...], not '%s'", text);
+        return cli_fail(EXIT_USAGE, "--require takes LABEL=VALUE[,VALUE...], not '%s'", text);
     }
     json_t *values = json_array();
     for (const char *p = equals + 1;; p++) {
@@ -67,7 +67,7 @@ static int put_placement(const struct cli *c, json_t *body)
     int code = EXIT_DONE;
     const char *text = args_next(c->args, "require", &at);
     for (; code == EXIT_DONE && text != NULL; text = args_next(c->args, "require", &at)) {
-        code = put_require(c, require, text);
+        code = put_require(require, text);
     }
     if (json_object_size(require) > 0) {
         (void)json_object_set(placement, "require", require);
@@ -91,7 +91,7 @@ static int put_policy(const struct cli *c, json_t *body)
     json_t *policy = json_loads(text, JSON_REJECT_DUPLICATES, &error);
     if (!json_is_object(policy)) {
         json_decref(policy);
-        return cli_fail(c, EXIT_USAGE, "--policy takes a JSON object, not '%s'", text);
+        return cli_fail(EXIT_USAGE, "--policy takes a JSON object, not '%s'", text);
     }
     (void)json_object_set_new(body, "policy", policy);
     return EXIT_DONE;
@@ -113,25 +113,25 @@ static int put_settings(const struct cli *c, json_t *body)
 }
 
 /* A key a line. */
-static int read_splits(const struct cli *c, const char *path, json_t *splits)
+static int read_splits(const char *path, json_t *splits)
 {
     bool standard = strcmp(path, "-") == 0;
     FILE *f = standard ? stdin : fopen(path, "r");
     if (f == NULL) {
-        return cli_fail(c, EXIT_FAILED, "%s: %s", path, strerror(errno));
+        return cli_fail(EXIT_FAILED, "%s: %s", path, strerror(errno));
     }
     char line[SPLITS_FILE_LINE_MAX];
     int code = EXIT_DONE;
     while (code == EXIT_DONE && fgets(line, sizeof line, f) != NULL) {
         size_t len = strcspn(line, "\r\n");
         if (line[len] == '\0' && feof(f) == 0) {
-            code = cli_fail(c, EXIT_USAGE, "%s: a line is too long", path);
+            code = cli_fail(EXIT_USAGE, "%s: a line is too long", path);
         } else if (len > 0) {
             (void)json_array_append_new(splits, json_stringn_nocheck(line, len));
         }
     }
     if (code == EXIT_DONE && ferror(f) != 0) {
-        code = cli_fail(c, EXIT_FAILED, "%s: %s", path, strerror(errno));
+        code = cli_fail(EXIT_FAILED, "%s: %s", path, strerror(errno));
     }
     if (!standard) {
         (void)fclose(f);
@@ -148,7 +148,7 @@ static int put_splits(const struct cli *c, json_t *body)
         (void)json_array_append_new(splits, json_string_nocheck(text));
     }
     const char *path = args_get(c->args, "splits-file");
-    int code = path != NULL ? read_splits(c, path, splits) : EXIT_DONE;
+    int code = path != NULL ? read_splits(path, splits) : EXIT_DONE;
     if (json_array_size(splits) > 0) {
         (void)json_object_set(body, "splits", splits);
     }
@@ -165,7 +165,7 @@ static int put_scheme(const struct cli *c, json_t *body)
     body_number(body, c, "partitions");
     bool delimiter = args_has(c->args, "delimiter"), fields = args_has(c->args, "fields");
     if (delimiter != fields) {
-        return cli_fail(c, EXIT_USAGE, "--delimiter and --fields go together");
+        return cli_fail(EXIT_USAGE, "--delimiter and --fields go together");
     }
     if (delimiter) {
         json_t *key = json_object();
@@ -198,7 +198,7 @@ static int update_run(struct cli *c)
     json_t *body = json_object(), *answer;
     int code = put_settings(c, body);
     if (code == EXIT_DONE && json_object_size(body) == 0) {
-        code = cli_fail(c, EXIT_USAGE, "nothing to change was given");
+        code = cli_fail(EXIT_USAGE, "nothing to change was given");
     }
     if (code != EXIT_DONE) {
         json_decref(body);

@@ -66,7 +66,7 @@ put_pairs(const struct cli *c, json_t *body, const char *member, const char *fla
         bool ok = equals != NULL && equals != text && equals[1] != '\0' &&
                   (!numbers || (parse_size_bytes(equals + 1, &number) && number <= PARSE_INT_MAX));
         if (!ok) {
-            code = cli_fail(c, EXIT_USAGE, "--%s takes NAME=%s, not '%s'", flag,
+            code = cli_fail(EXIT_USAGE, "--%s takes NAME=%s, not '%s'", flag,
                             numbers ? "NUMBER" : "VALUE", text);
             break;
         }

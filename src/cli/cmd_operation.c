@@ -40,8 +40,8 @@ static const struct cli_flag list_flags[] = {
     CLI_FLAGS_END};
 
 const struct cli_command operation_commands[] = {
-    {"list", "", "List operations, newest first", "cadastre operation list --state running\n",
-     list_flags, list_run},
+    {"list", "", "List operations, in the order in which they began",
+     "cadastre operation list --state running\n", list_flags, list_run},
     {"get", "OPERATION", "Show one operation", "cadastre operation get 19 -o json\n", NULL,
      get_run},
     {NULL, NULL, NULL, NULL, NULL, NULL}};

@@ -9,8 +9,8 @@ static const struct out_column history_columns[] = {{"EPOCH", "epoch", NULL},
                                                     {"RANGE", NULL, out_put_range},
                                                     {"PRIMARY", "primary.node", NULL},
                                                     {"CAUSE", "cause", NULL},
-                                                    {"FROM", "from", NULL},
-                                                    {"TO", "to", NULL},
+                                                    {"FROM", "from_time", NULL},
+                                                    {"TO", "to_time", NULL},
                                                     {"REVISION", "from_revision", NULL},
                                                     {"OPERATION", "operation", NULL},
                                                     {NULL, NULL, NULL}};
@@ -65,7 +65,7 @@ static int history_run(struct cli *c)
         return EXIT_USAGE;
     }
     int code = cli_read(c, &t, &answer);
-    return cmd_finish_rows(c, code, answer, "entries", &history_view);
+    return cmd_finish_rows(c, code, answer, "history", &history_view);
 }
 
 static int split_run(struct cli *c)
@@ -154,7 +154,7 @@ static int limit_run(struct cli *c)
         return patch(c, "rate_limit", json_null());
     }
     if (!parse_u64(c->args->operands[2], PARSE_INT_MAX, &rate) || rate == 0) {
-        return cli_fail(c, EXIT_USAGE, "RATE is requests per second, or none, not '%s'",
+        return cli_fail(EXIT_USAGE, "RATE is requests per second, or none, not '%s'",
                         c->args->operands[2]);
     }
     json_t *limit = json_object();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* route get|batch|range, validate, map. */
 #include "cli/cmd.h"
-#include "cli/lines.h"
+#include "base/lines.h"
 
 #include "base/parse.h"
 
@@ -55,27 +55,25 @@ static bool put_cached(json_t *routes, const char *text)
 {
     static const char *const members[] = {"partition", "epoch", "mod_revision"};
     json_t *route = json_object();
-    unsigned n = 0;
-    bool ok = true;
-    for (const char *p = text; ok && n < 3; n++) {
+    (void)json_array_append_new(routes, route);
+    for (unsigned n = 0; n < 3; n++) {
         char number[24];
         uint64_t value;
-        size_t len = strcspn(p, "@");
-        (void)snprintf(number, sizeof number, "%.*s",
-                       (int)(len < sizeof number ? len : sizeof number - 1), p);
-        ok = parse_u64(number, PARSE_INT_MAX, &value);
-        if (ok) {
-            (void)json_object_set_new(route, members[n], json_integer((json_int_t)value));
+        size_t len = strcspn(text, "@");
+        if (len >= sizeof number) {
+            return false;
         }
-        p += len;
-        if (*p == '\0') {
-            n++;
-            (void)json_array_append_new(routes, route);
-            return ok && n >= 2;
+        memcpy(number, text, len);
+        number[len] = '\0';
+        if (!parse_u64(number, PARSE_INT_MAX, &value)) {
+            return false;
         }
-        p++;
+        (void)json_object_set_new(route, members[n], json_integer((json_int_t)value));
+        if (text[len] == '\0') {
+            return n > 0;
+        }
+        text += len + 1;
     }
-    json_decref(route);
     return false;
 }
 
@@ -87,7 +85,7 @@ static int validate_run(struct cli *c)
     for (unsigned i = 1; i < c->args->operand_count; i++) {
         if (!put_cached(routes, c->args->operands[i])) {
             json_decref(body);
-            return cli_fail(c, EXIT_USAGE,
+            return cli_fail(EXIT_USAGE,
                             "PARTITION@EPOCH[@MOD_REVISION] is three numbers at most, not '%s'",
                             c->args->operands[i]);
         }
@@ -150,9 +148,9 @@ static int map_send(struct cli *c, struct map_output *m, const char *target)
     enum http_result result = http_send(c->http, &rq, &r, &e);
     int code = EXIT_DONE;
     if (result != HTTP_ANSWERED) {
-        code = cli_fail_result(c, result, &e);
+        code = cli_fail_result(result, &e);
     } else if (r.status != 200) {
-        code = cli_fail_response(c, &r);
+        code = cli_fail_response(&r);
     } else {
         if (c->out.format == OUT_JSON && !m->ends_line) {
             (void)fputc('\n', c->out.file);

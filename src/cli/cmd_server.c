@@ -82,14 +82,10 @@ static int remove_run(struct cli *c)
 {
     struct target t;
     json_t *answer;
-    if (!server_target(&t, c)) {
-        return EXIT_USAGE;
-    }
     int code =
         cli_confirm(c, "Remove server %s? Its id is never used again.", c->args->operands[0]);
-    if (code != EXIT_DONE) {
-        target_close(&t);
-        return code;
+    if (code != EXIT_DONE || !server_target(&t, c)) {
+        return code != EXIT_DONE ? code : EXIT_USAGE;
     }
     code = cli_write(c, "DELETE", &t, cmd_guard(c), &answer);
     return cmd_finish_rows(c, code, answer, "servers", &view);
@@ -124,11 +120,9 @@ static int snapshot_run(struct cli *c)
 static int watchers_run(struct cli *c)
 {
     struct target t;
-    json_t *answer;
     target_init(&t, "/v1/cluster/watchers");
     target_flag(&t, c, "behind");
-    int code = cli_read(c, &t, &answer);
-    return cmd_finish_rows(c, code, answer, "watchers", &watcher_view);
+    return cli_list(c, &t, "watchers", &watcher_view);
 }
 
 static const struct cli_flag add_flags[] = {
@@ -139,6 +133,7 @@ static const struct cli_flag add_flags[] = {
     CLI_FLAGS_END};
 static const struct cli_flag watchers_flags[] = {
     {"behind", "R", "Only those that have not seen this revision", ARGS_NUMBER, 0, false, false},
+    CLI_FLAG_LIMIT,
     CLI_FLAGS_END};
 
 const struct cli_command server_commands[] = {

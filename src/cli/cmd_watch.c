@@ -3,7 +3,7 @@
  * after the last change that was printed; what can't be taken up again is said with a line `reset`.
  */
 #include "cli/cmd.h"
-#include "cli/lines.h"
+#include "base/lines.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -124,12 +124,11 @@ static bool judge(struct watch *w,
         return true;
     }
     if (failed && (final || last_try)) {
-        *ret_code =
-            result == HTTP_ANSWERED ? cli_fail_response(w->c, r) : cli_fail_result(w->c, result, e);
+        *ret_code = result == HTTP_ANSWERED ? cli_fail_response(r) : cli_fail_result(result, e);
         return false;
     }
     if (last_try && !w->alive) {
-        *ret_code = cli_fail(w->c, EXIT_UNAVAILABLE, "%s ends every stream at once", r->server);
+        *ret_code = cli_fail(EXIT_UNAVAILABLE, "%s ends every stream at once", r->server);
         return false;
     }
     return true;
@@ -178,7 +177,7 @@ static int follow(struct watch *w)
         failures = w->alive ? 0 : failures + 1;
         w->alive = false;
         if (w->bad) {
-            return cli_fail(w->c, EXIT_FAILED, "an event that is not JSON");
+            return cli_fail(EXIT_FAILED, "an event that is not JSON");
         }
         /* Not for a reset: nothing is wrong with the server. */
         if (w->reset) {
@@ -200,7 +199,7 @@ static int watch_run(struct cli *c)
     struct watch w = {.c = c, .left = args_number(c->args, "count", UINT64_MAX)};
     int code = EXIT_DONE;
     if (w.left == 0) {
-        return cli_fail(c, EXIT_USAGE, "--count is at least 1");
+        return cli_fail(EXIT_USAGE, "--count is at least 1");
     }
     if (args_has(c->args, "since")) {
         w.since = args_number(c->args, "since", 0);
@@ -210,6 +209,7 @@ static int watch_run(struct cli *c)
     if (code != EXIT_DONE) {
         return code;
     }
+    cli_note(c, "changes after revision %" PRIu64 ", until Ctrl-C:", w.since);
     static const unsigned widths[] = {10, 7, 9};
     memcpy(c->out.widths, widths, sizeof widths);
     sse_init(&w.sse);

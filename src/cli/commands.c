@@ -13,7 +13,7 @@ static int completion_run(struct cli *c)
     if (completion_put(c->grammar, c->args->operands[0], &script)) {
         (void)fwrite(script.data, 1, script.len, c->out.file);
     } else {
-        code = cli_fail(c, EXIT_USAGE, "SHELL is bash, zsh or fish");
+        code = cli_fail(EXIT_USAGE, "SHELL is bash, zsh or fish");
     }
     buf_close(&script);
     return code;

@@ -17,8 +17,12 @@ static void put_flag(struct buf *out, const struct cli_flag *f)
         buf_printf(out, " %s", f->value);
     }
     size_t width = out->len - start;
-    buf_printf(out, "%*s%s%s%s\n", width < HELP_INDENT ? (int)(HELP_INDENT - width) : 2, "",
-               f->help, f->required ? " (required)" : "", f->repeats ? " (may be repeated)" : "");
+    if (width + 2 > HELP_INDENT) {
+        buf_put_str(out, "\n");
+        width = 0;
+    }
+    buf_printf(out, "%*s%s%s%s\n", (int)(HELP_INDENT - width), "", f->help,
+               f->required ? " (required)" : "", f->repeats ? " (may be repeated)" : "");
 }
 
 static void put_flags(struct buf *out, const char *title, const struct cli_flag *flags)

@@ -64,8 +64,7 @@ static int run(const struct args *a)
     set_output(&c);
     const char *key = args_get(a, "idempotency-key");
     if (key != NULL && !is_key(key)) {
-        return cli_fail(&c, EXIT_USAGE,
-                        "--idempotency-key takes 1 to 128 visible ASCII characters");
+        return cli_fail(EXIT_USAGE, "--idempotency-key takes 1 to 128 visible ASCII characters");
     }
     const char *given = args_get(a, "endpoints"), *env = getenv("CADASTRE_ENDPOINTS");
     const char *endpoints = given != NULL                   ? given
@@ -74,12 +73,12 @@ static int run(const struct args *a)
     struct err e;
     c.http = http_new(endpoints, c.timeout_ms, &e);
     if (c.http == NULL) {
-        return cli_fail(&c, EXIT_USAGE, "%s", e.detail);
+        return cli_fail(EXIT_USAGE, "%s", e.detail);
     }
     int code = a->command->run(&c);
     http_free(c.http);
     if (!out_flush(&c.out) && code == EXIT_DONE) {
-        code = cli_fail(&c, EXIT_FAILED, "stdout can't be written");
+        code = cli_fail(EXIT_FAILED, "stdout can't be written");
     }
     return code;
 }

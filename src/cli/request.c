@@ -100,9 +100,8 @@ static void put_message(const char *fmt, va_list args)
     (void)fputc('\n', stderr);
 }
 
-int cli_fail(const struct cli *c, int exit_code, const char *fmt, ...)
+int cli_fail(int exit_code, const char *fmt, ...)
 {
-    (void)c;
     va_list args;
     va_start(args, fmt);
     put_message(fmt, args);
@@ -121,12 +120,12 @@ void cli_note(const struct cli *c, const char *fmt, ...)
     va_end(args);
 }
 
-int cli_fail_result(const struct cli *c, enum http_result result, const struct err *e)
+int cli_fail_result(enum http_result result, const struct err *e)
 {
     int code = result == HTTP_UNREACHABLE ? EXIT_UNAVAILABLE
                : result == HTTP_TIMED_OUT ? EXIT_TIMED_OUT
                                           : EXIT_FAILED;
-    return cli_fail(c, code, "%s", e->detail);
+    return cli_fail(code, "%s", e->detail);
 }
 
 static int exit_of_status(long status)
@@ -144,29 +143,44 @@ static int exit_of_status(long status)
     return EXIT_FAILED;
 }
 
-int cli_fail_response(const struct cli *c, const struct http_response *r)
+/* A problem whose detail is that of its one field needs no second line. */
+static void put_problem(const json_t *body, const char *slug, int exit_code)
+{
+    const json_t *errors = json_object_get(body, "errors");
+    const char *detail = json_string_value(json_object_get(body, "detail"));
+    const json_t *first = json_array_get(errors, 0);
+    const char *pointer = json_string_value(json_object_get(first, "pointer"));
+    const char *what = json_string_value(json_object_get(first, "detail"));
+    detail = detail != NULL ? detail : json_string_value(json_object_get(body, "title"));
+    detail = detail != NULL ? detail : "no detail";
+    if (json_array_size(errors) == 1 && pointer != NULL && what != NULL &&
+        strcmp(what, detail) == 0) {
+        (void)cli_fail(exit_code, "%s: %s (%s)", pointer, detail, slug);
+        return;
+    }
+    (void)cli_fail(exit_code, "%s (%s)", detail, slug);
+    size_t at;
+    json_t *error;
+    json_array_foreach(errors, at, error)
+    {
+        pointer = json_string_value(json_object_get(error, "pointer"));
+        what = json_string_value(json_object_get(error, "detail"));
+        if (pointer != NULL && what != NULL) {
+            (void)fprintf(stderr, "  %s: %s\n", pointer, what);
+        }
+    }
+}
+
+int cli_fail_response(const struct http_response *r)
 {
     json_t *body = json_loadb((const char *)r->body.data, r->body.len, 0, NULL);
     const char *slug = json_string_value(json_object_get(body, "code"));
-    const char *title = json_string_value(json_object_get(body, "title"));
-    const char *detail = json_string_value(json_object_get(body, "detail"));
     enum err_code code = slug != NULL ? err_from_slug(slug) : ERR_COUNT;
     int exit_code = code != ERR_COUNT ? err_cli_exit(code) : exit_of_status(r->status);
     if (slug == NULL) {
-        (void)cli_fail(c, exit_code, "%s answered with status %ld", r->server, r->status);
+        (void)cli_fail(exit_code, "%s answered with status %ld", r->server, r->status);
     } else {
-        const char *text = detail != NULL ? detail : title != NULL ? title : "no detail";
-        (void)cli_fail(c, exit_code, "%s (%s)", text, slug);
-    }
-    size_t at;
-    json_t *error;
-    json_array_foreach(json_object_get(body, "errors"), at, error)
-    {
-        const char *pointer = json_string_value(json_object_get(error, "pointer"));
-        const char *what = json_string_value(json_object_get(error, "detail"));
-        if (pointer != NULL && what != NULL && (detail == NULL || strcmp(what, detail) != 0)) {
-            (void)fprintf(stderr, "  %s: %s\n", pointer, what);
-        }
+        put_problem(body, slug, exit_code);
     }
     json_decref(body);
     return exit_code;
@@ -178,7 +192,7 @@ int cli_confirm(const struct cli *c, const char *fmt, ...)
         return EXIT_DONE;
     }
     if (isatty(STDIN_FILENO) == 0) {
-        return cli_fail(c, EXIT_USAGE, "this can't be undone: say --yes");
+        return cli_fail(EXIT_USAGE, "this can't be undone: say --yes");
     }
     va_list args;
     va_start(args, fmt);
@@ -187,12 +201,12 @@ int cli_confirm(const struct cli *c, const char *fmt, ...)
     (void)fputs(" [y/N] ", stderr);
     char line[8];
     bool yes = fgets(line, sizeof line, stdin) != NULL && (line[0] == 'y' || line[0] == 'Y');
-    return yes ? EXIT_DONE : cli_fail(c, EXIT_FAILED, "nothing was done");
+    return yes ? EXIT_DONE : cli_fail(EXIT_FAILED, "nothing was done");
 }
 
 /* --- calls --- */
 
-static int parse_body(const struct cli *c, const struct http_response *r, json_t **ret_body)
+static int parse_body(const struct http_response *r, json_t **ret_body)
 {
     json_error_t error;
     if (r->body.len == 0) {
@@ -202,7 +216,7 @@ static int parse_body(const struct cli *c, const struct http_response *r, json_t
     *ret_body = json_loadb((const char *)r->body.data, r->body.len, 0, &error);
     return *ret_body != NULL
                ? EXIT_DONE
-               : cli_fail(c, EXIT_FAILED, "%s answered with bad JSON: %s", r->server, error.text);
+               : cli_fail(EXIT_FAILED, "%s answered with bad JSON: %s", r->server, error.text);
 }
 
 static int send_request(struct cli *c, struct http_request *rq, struct target *t, json_t **ret_body)
@@ -211,7 +225,7 @@ static int send_request(struct cli *c, struct http_request *rq, struct target *t
     buf_put_u8(&t->b, '\0');
     if (t->b.overflow) {
         target_close(t);
-        return cli_fail(c, EXIT_USAGE, "the request is too long");
+        return cli_fail(EXIT_USAGE, "the request is too long");
     }
     rq->target = (const char *)t->b.data;
     struct http_response r;
@@ -219,14 +233,14 @@ static int send_request(struct cli *c, struct http_request *rq, struct target *t
     enum http_result result = http_send(c->http, rq, &r, &e);
     int code;
     if (result != HTTP_ANSWERED) {
-        code = cli_fail_result(c, result, &e);
+        code = cli_fail_result(result, &e);
     } else if (r.status < 200 || r.status >= 300) {
-        code = cli_fail_response(c, &r);
+        code = cli_fail_response(&r);
         if (r.status >= 500 && rq->idempotency_key != NULL) {
             cli_note(c, "see what came of it: cadastre command get %s", rq->idempotency_key);
         }
     } else {
-        code = parse_body(c, &r, ret_body);
+        code = parse_body(&r, ret_body);
         if (r.replayed) {
             cli_note(c, "this was done before with the same key; that is its outcome");
         }
@@ -244,7 +258,7 @@ send_json(struct cli *c, struct http_request *rq, struct target *t, json_t *body
         json_decref(body);
         target_close(t);
         *ret_body = NULL;
-        return cli_fail(c, EXIT_USAGE, "an argument is not UTF-8");
+        return cli_fail(EXIT_USAGE, "an argument is not UTF-8");
     }
     rq->body = text;
     int code = send_request(c, rq, t, ret_body);
@@ -322,7 +336,7 @@ int cli_list(struct cli *c, struct target *t, const char *member, const struct o
     uint64_t left = args_number(c->args, "limit", UINT64_MAX);
     char *cursor = NULL;
     json_t *whole = NULL;
-    int code = left == 0 ? cli_fail(c, EXIT_USAGE, "--limit is at least 1") : EXIT_DONE;
+    int code = left == 0 ? cli_fail(EXIT_USAGE, "--limit is at least 1") : EXIT_DONE;
     bool more = code == EXIT_DONE;
     for (unsigned pages = 0; more && pages < CLI_PAGES_MAX; pages++) {
         struct target page;
@@ -360,7 +374,7 @@ bool cli_operand_u64(const struct cli *c, unsigned i, const char *what, uint64_t
 {
     const char *text = c->args->operands[i];
     if (!parse_u64(text, PARSE_INT_MAX, ret_value)) {
-        (void)cli_fail(c, EXIT_USAGE, "%s is a number, not '%s'", what, text);
+        (void)cli_fail(EXIT_USAGE, "%s is a number, not '%s'", what, text);
         return false;
     }
     return true;

@@ -154,15 +154,16 @@ enum err_code control_create_keyspace(struct control *c,
 {
     ASSERT(create->body_case == CADASTRE__COMMAND__BODY_KEYSPACE_CREATE);
     const Cadastre__KeyspaceCreate *body = create->keyspace_create;
-    ASSERT(body->more == (bound_count > 0));
-    if (bound_count == 0 &&
-        (body->scheme != DIR_SCHEME_HASH || body->partitions <= DIR_CREATE_BATCH)) {
+    bool chunked =
+        bound_count > 0 || (body->scheme == DIR_SCHEME_HASH && body->partitions > DIR_CREATE_BATCH);
+    if (!chunked) {
         return control_submit(c, create, done, arg);
     }
     struct request *r = submit_new(c, create, done, arg);
     if (r == NULL) {
         return ERR_OVERLOADED;
     }
+    r->command->keyspace_create->more = true;
     r->creation = creation_new(body, bounds, bound_count);
     replica_post(c->replica, submit_run, r);
     return ERR_OK;

@@ -12,12 +12,13 @@
 #include <uv.h>
 
 enum {
-    CONTROL_SAMPLE_MS = 50,          /* status is copied so often */
-    CONTROL_TICK_MS = 600000,        /* an idle directory's log time moves on so often */
-    CONTROL_CHECK_ENTRIES = 4096,    /* entries between two state checks */
-    CONTROL_CHECK_MS = 60000,        /* or, when something was applied, so much time */
-    CONTROL_RECONCILE_MS = 500,      /* wanted and present membership are compared so often */
-    CONTROL_BUCKETS = 1024,          /* of the table of keys in flight */
+    CONTROL_SAMPLE_MS = 50,       /* status is copied so often */
+    CONTROL_TICK_MS = 600000,     /* an idle directory's log time moves on so often */
+    CONTROL_LEAP_MS = 900000,     /* a new leader's clock may be so far ahead of the last one's */
+    CONTROL_CHECK_ENTRIES = 4096, /* entries between two state checks */
+    CONTROL_CHECK_MS = 60000,     /* or, when something was applied, so much time */
+    CONTROL_RECONCILE_MS = 500,   /* wanted and present membership are compared so often */
+    CONTROL_BUCKETS = 1024,       /* of the table of keys in flight */
     CONTROL_CHUNK_BYTES = 768 << 10, /* bounds of one creation chunk; a command holds 1 MiB */
     CONTROL_STALL_MS = 1000,        /* a loop that stood still so long may have missed heartbeats */
     CONTROL_LAPSES_A_TURN = 64,     /* sessions whose end is proposed between two samples */
@@ -42,7 +43,9 @@ struct control {
     /* Log time: anchor_time_ms was the time at anchor_mono_ms; it runs on by the monotonic clock.
      */
     uint64_t anchor_time_ms, anchor_mono_ms;
-    uint64_t last_command_ms; /* monotonic */
+    uint64_t seen_time_ms, seen_mono_ms; /* log time when it was last seen to move on, and when */
+    uint64_t last_command_ms;            /* monotonic */
+    const void *seen_servers; /* root of the member table that the replica was told; not followed */
     uint64_t check_index, check_ms;
     bool placing;                               /* a Place command is in flight */
     bool member_busy;                           /* a membership change is in flight */

@@ -185,7 +185,7 @@ static void flush_counts(struct apply *a)
         if (n == NULL || (c->slots[i].delta == 0 && n->task_revision == a->rev)) {
             continue;
         }
-        struct dir_node *copy = row_copy(n, sizeof *n);
+        struct dir_node *copy = row_copy(n, dir_node_size(n));
         copy->partition_count = (uint64_t)((int64_t)n->partition_count + c->slots[i].delta);
         copy->task_revision = a->rev;
         apply_put(a, copy);
@@ -220,12 +220,14 @@ static enum err_code judge(struct apply *a)
 static struct dir_result *make_result(const struct apply *a)
 {
     struct dir_result *r = result_new(&a->err, a->s->revision, a->routes.count);
+    const struct ptree *map = a->keyspace != NULL ? state_map(a->s, a->keyspace->id) : NULL;
     r->partition = a->partition;
     r->retired = a->retired;
     r->current_epoch = a->current_epoch;
     r->current_revision = a->current_revision;
     r->session = a->session;
     r->keyspace = dir_ref(a->keyspace);
+    r->partitions = map != NULL ? map->count : 0;
     r->node = dir_ref(a->node);
     r->operation = dir_ref(a->operation);
     for (uint64_t i = 0; i < a->routes.count; i++) {

@@ -10,17 +10,18 @@
 
 static enum err_code check_capacity(struct err *e, const struct dir_node *n)
 {
+    const struct dir_label *capacity = dir_node_capacity(n);
     for (uint32_t i = 0; i < n->capacity_count; i++) {
         uint64_t value;
-        if (!parse_u64(n->capacity[i].value, PARSE_INT_MAX, &value)) {
+        if (!parse_u64(capacity[i].value, PARSE_INT_MAX, &value)) {
             return err_set_at(e, ERR_INVALID_REQUEST, "/capacity",
-                              "\"%s\" is not a whole number in range", n->capacity[i].name);
+                              "\"%s\" is not a whole number in range", capacity[i].name);
         }
     }
     return ERR_OK;
 }
 
-/* What the command says a node is, into `out`. */
+/* What the command says a node is, into `out`, of DIR_NODE_SIZE_MAX. */
 static enum err_code read_node(struct apply *a, const Cadastre__NodePut *m, struct dir_node *out)
 {
     if (!parse_is_name(slice_of(m->name, strlen(m->name)))) {
@@ -35,10 +36,11 @@ static enum err_code read_node(struct apply *a, const Cadastre__NodePut *m, stru
     (void)snprintf(out->name, sizeof out->name, "%s", m->name);
     (void)snprintf(out->address, sizeof out->address, "%s", m->address);
     out->is_static = m->is_static;
-    enum err_code code = valid_labels(&a->err, "/labels", m->labels, m->n_labels, out->labels);
+    enum err_code code = valid_labels(&a->err, "/labels", m->labels, m->n_labels, out->tags);
     if (code == ERR_OK) {
         out->label_count = (uint32_t)m->n_labels;
-        code = valid_labels(&a->err, "/capacity", m->capacity, m->n_capacity, out->capacity);
+        code = valid_labels(&a->err, "/capacity", m->capacity, m->n_capacity,
+                            out->tags + out->label_count);
     }
     if (code == ERR_OK) {
         out->capacity_count = (uint32_t)m->n_capacity;
@@ -111,7 +113,7 @@ static void finish_put(struct apply *a, struct dir_node *next)
     next->mod_revision = next->task_revision = a->rev;
     a->session = next->session;
     a->changed = true;
-    apply_put(a, mem_dup(next, sizeof *next));
+    apply_put(a, row_copy(next, dir_node_size(next)));
 }
 
 /* The result shows the node as it is after what the command placed on it. */
@@ -119,7 +121,7 @@ static void show_node(struct apply *a, uint64_t id)
 {
     uint8_t key[8];
     struct dir_node *n = ptree_get(&a->s->nodes, ptree_u64_key(id, key));
-    struct dir_node *copy = row_copy(n, sizeof *n);
+    struct dir_node *copy = row_copy(n, dir_node_size(n));
     copy->partition_count = (uint64_t)((int64_t)n->partition_count + counts_get(&a->counts, id));
     a->node = copy;
     a->session = n->session;
@@ -148,10 +150,11 @@ struct difference {
 static struct difference compare(const struct dir_node *old, const struct dir_node *next)
 {
     struct difference d;
-    d.labels = !same_labels(old->labels, old->label_count, next->labels, next->label_count);
+    d.labels = !same_labels(old->tags, old->label_count, next->tags, next->label_count);
     d.routes = strcmp(old->address, next->address) != 0 || old->is_static != next->is_static;
     d.any = d.labels || d.routes ||
-            !same_labels(old->capacity, old->capacity_count, next->capacity, next->capacity_count);
+            !same_labels(dir_node_capacity(old), old->capacity_count, dir_node_capacity(next),
+                         next->capacity_count);
     return d;
 }
 
@@ -224,7 +227,7 @@ static void note_ended(struct apply *a, const struct dir_node *old, uint64_t id)
     uint8_t key[8];
     const struct dir_node *n = ptree_get(&a->s->nodes, ptree_u64_key(id, key));
     dir_rev newest = grant_newest_ended(a->s, n);
-    struct dir_node *next = row_copy(n, sizeof *n);
+    struct dir_node *next = row_copy(n, dir_node_size(n));
     next->ended_session = newest;
     next->ended_lease_ms = 0;
     if (newest != 0) {
@@ -276,14 +279,11 @@ static enum err_code check_copies_named(struct apply *a, const Cadastre__NodePut
     return ERR_OK;
 }
 
-enum err_code apply_node_put(struct apply *a)
+static enum err_code put_said(struct apply *a, const Cadastre__NodePut *m, struct dir_node *next)
 {
-    const Cadastre__NodePut *m = a->cmd->node_put;
-    struct dir_node next;
-    memset(&next, 0, sizeof next);
-    enum err_code code = read_node(a, m, &next);
+    enum err_code code = read_node(a, m, next);
     if (code == ERR_OK) {
-        code = check_address(a, &next);
+        code = check_address(a, next);
     }
     if (code == ERR_OK) {
         code = check_copies_named(a, m);
@@ -293,11 +293,11 @@ enum err_code apply_node_put(struct apply *a)
     }
     const struct dir_node *old = view_node(a->s, slice_of(m->name, strlen(m->name)));
     if (old == NULL) {
-        code = put_new(a, &next);
-    } else if (old->is_static && next.is_static) {
-        code = put_known(a, old, &next);
+        code = put_new(a, next);
+    } else if (old->is_static && next->is_static) {
+        code = put_known(a, old, next);
     } else {
-        code = put_session(a, old, &next);
+        code = put_session(a, old, next);
     }
     if (code != ERR_OK) {
         return code;
@@ -305,8 +305,16 @@ enum err_code apply_node_put(struct apply *a)
     if (a->changed && place_waiting(a, 0) > 0) {
         a->kind = DIR_CHANGE_PLACE;
     }
-    show_node(a, old != NULL ? old->id : next.id);
+    show_node(a, old != NULL ? old->id : next->id);
     return ERR_OK;
+}
+
+enum err_code apply_node_put(struct apply *a)
+{
+    struct dir_node *next = mem_zalloc(DIR_NODE_SIZE_MAX);
+    enum err_code code = put_said(a, a->cmd->node_put, next);
+    mem_free(next);
+    return code;
 }
 
 static void drop_copy(struct apply *a, struct dir_partition *p, const struct dir_node *n)

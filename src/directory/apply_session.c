@@ -30,7 +30,7 @@ static void release_all(struct apply *a, const struct dir_node *n, const struct 
 /* The node's row first: to whom a grant may go depends on it. */
 static const struct dir_node *end_present(struct apply *a, const struct dir_node *n)
 {
-    struct dir_node *next = row_copy(n, sizeof *n);
+    struct dir_node *next = row_copy(n, dir_node_size(n));
     next->ended = true;
     next->mod_revision = next->task_revision = a->rev;
     apply_put(a, next);
@@ -41,7 +41,7 @@ static void note_ended(struct apply *a, const struct dir_node *n)
 {
     dir_rev newest = grant_newest_ended(a->s, n);
     if (newest != n->ended_session) {
-        struct dir_node *next = row_copy(n, sizeof *n);
+        struct dir_node *next = row_copy(n, dir_node_size(n));
         next->ended_session = newest;
         next->ended_lease_ms = newest != 0 ? n->ended_lease_ms : 0;
         next->mod_revision = next->task_revision = a->rev;
@@ -122,7 +122,7 @@ enum err_code apply_node_scheduling(struct apply *a)
     uint8_t next = scheduled(n->scheduling, m->verb);
     apply_subject(a, "node=%s scheduling=%u", n->name, next);
     if (next != n->scheduling) {
-        struct dir_node *now = row_copy(n, sizeof *n);
+        struct dir_node *now = row_copy(n, dir_node_size(n));
         now->scheduling = next;
         now->mod_revision = a->rev;
         apply_put(a, now);
@@ -132,7 +132,7 @@ enum err_code apply_node_scheduling(struct apply *a)
         }
         n = now;
     }
-    struct dir_node *shown = row_copy(n, sizeof *n);
+    struct dir_node *shown = row_copy(n, dir_node_size(n));
     shown->partition_count =
         (uint64_t)((int64_t)n->partition_count + counts_get(&a->counts, n->id));
     a->node = shown;

@@ -50,6 +50,7 @@ struct dir_result {
     dir_rev current_revision; /* for stale_revision */
     uint64_t session;      /* of a registered node */
     struct dir_keyspace *keyspace;   /* created or changed; or NULL */
+    uint64_t partitions;             /* that this keyspace has */
     struct dir_node *node;           /* registered; or NULL */
     struct dir_operation *operation; /* made by a move; or NULL */
     uint64_t route_count;  /* children, the merged one, the moved one, or the present routes for a refusal */

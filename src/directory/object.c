@@ -253,8 +253,8 @@ static void put_node(struct buf *b, const struct dir_node *n)
     wire_put_u32(b, n->lease_ms);
     wire_put_u64(b, n->ended_session);
     wire_put_u32(b, n->ended_lease_ms);
-    put_labels(b, n->labels, n->label_count);
-    put_labels(b, n->capacity, n->capacity_count);
+    put_labels(b, n->tags, n->label_count);
+    put_labels(b, dir_node_capacity(n), n->capacity_count);
     wire_put_u64(b, n->created);
     wire_put_u64(b, n->mod_revision);
     wire_put_u64(b, n->route_revision);
@@ -265,7 +265,7 @@ static void put_node(struct buf *b, const struct dir_node *n)
 static void *get_node(struct wire_reader *r)
 {
     enum { SCHEDULING_LAST = 3 };
-    struct dir_node *n = mem_zalloc(sizeof *n);
+    struct dir_node *n = mem_zalloc(DIR_NODE_SIZE_MAX);
     n->id = wire_u64(r);
     wire_text(r, n->name, sizeof n->name, "the name is wrong");
     wire_text(r, n->address, sizeof n->address, "the address is wrong");
@@ -277,14 +277,14 @@ static void *get_node(struct wire_reader *r)
     n->lease_ms = wire_u32(r);
     n->ended_session = wire_u64(r);
     n->ended_lease_ms = wire_u32(r);
-    n->label_count = get_labels(r, n->labels, DIR_LABELS_MAX);
-    n->capacity_count = get_labels(r, n->capacity, DIR_LABELS_MAX);
+    n->label_count = get_labels(r, n->tags, DIR_LABELS_MAX);
+    n->capacity_count = get_labels(r, n->tags + n->label_count, DIR_LABELS_MAX);
     n->created = wire_u64(r);
     n->mod_revision = wire_u64(r);
     n->route_revision = wire_u64(r);
     n->partition_count = wire_u64(r);
     n->task_revision = wire_u64(r);
-    return n;
+    return mem_realloc(n, dir_node_size(n));
 }
 
 static void put_server(struct buf *b, const struct dir_server *s)

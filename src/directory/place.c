@@ -38,8 +38,8 @@ struct placer {
 const char *place_label(const struct dir_node *n, const char *name)
 {
     for (uint32_t i = 0; i < n->label_count; i++) {
-        if (strcmp(n->labels[i].name, name) == 0) {
-            return n->labels[i].value;
+        if (strcmp(n->tags[i].name, name) == 0) {
+            return n->tags[i].value;
         }
     }
     return "";

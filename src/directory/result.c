@@ -59,6 +59,15 @@ static ProtobufCBinaryData bytes_of(struct slice s)
     return (ProtobufCBinaryData){s.len, u.out};
 }
 
+static uint64_t *parents_of(const struct dir_partition *p)
+{
+    union {
+        const uint64_t *in;
+        uint64_t *out;
+    } u = {.in = dir_partition_parents(p)};
+    return u.out;
+}
+
 /* A route's images in one allocation, with the pointers that protobuf-c wants. */
 struct image {
     Cadastre__RouteImage route;
@@ -90,6 +99,10 @@ static void image_fill(struct image *image, const struct dir_route *r)
     m->authority = image_authority(r);
     m->bounds_hex =
         r->keyspace->scheme == DIR_SCHEME_HASH || r->keyspace->key_encoding == DIR_ENCODING_HEX;
+    m->n_parents = p->parent_count;
+    m->parents = parents_of(p);
+    m->created = p->created;
+    m->owner_since_ms = p->owner_since_ms;
     m->n_replicas = p->replica_count;
     m->replicas = image->pointers;
     for (uint8_t i = 0; i < p->replica_count; i++) {
@@ -125,6 +138,7 @@ static void fill_scalars(Cadastre__Result *m, const struct dir_result *r)
     m->current_revision = r->current_revision;
     m->session = r->session;
     m->retired = r->retired;
+    m->partitions = r->partitions;
     m->keyspace = r->route_count > 0 ? r->routes[0].keyspace->id : 0;
 }
 
@@ -189,7 +203,7 @@ static bool is_route_image(const Cadastre__RouteImage *m)
 {
     return strlen(m->keyspace) <= DIR_NAME_MAX && m->start.len <= DIR_ROUTING_KEY_MAX &&
            m->end.len <= DIR_ROUTING_KEY_MAX && m->n_replicas <= DIR_REPLICAS_MAX &&
-           m->state >= DIR_ACTIVE && m->state <= DIR_UNAVAILABLE;
+           m->n_parents <= DIR_PARENTS_MAX && m->state >= DIR_ACTIVE && m->state <= DIR_UNAVAILABLE;
 }
 
 static enum err_code
@@ -207,6 +221,8 @@ decode_route(struct dir_route *r, const Cadastre__RouteImage *m, uint64_t keyspa
         .epoch = m->epoch,
         .mod_revision = m->mod_revision,
         .rate_limit = m->rate_limit,
+        .created = m->created,
+        .owner_since_ms = m->owner_since_ms,
     };
     for (size_t i = 0; i < m->n_replicas; i++) {
         uint32_t role = m->replicas[i]->role;
@@ -218,6 +234,8 @@ decode_route(struct dir_route *r, const Cadastre__RouteImage *m, uint64_t keyspa
     struct partition_arrays arrays = {
         .replicas = replicas,
         .replica_count = (uint8_t)m->n_replicas,
+        .parents = m->parents,
+        .parent_count = (uint8_t)m->n_parents,
         .end_open = m->end_open,
         .start = slice_of(m->start.data, m->start.len),
         .end = slice_of(m->end.data, m->end.len),
@@ -269,6 +287,7 @@ static enum err_code decode_all(struct dir_result *r, const Cadastre__Result *m,
     r->replayed = true;
     r->partition = m->partition;
     r->retired = m->retired;
+    r->partitions = m->partitions;
     r->current_epoch = m->current_epoch;
     r->current_revision = m->current_revision;
     r->session = m->session;

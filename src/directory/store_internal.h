@@ -24,6 +24,7 @@ enum {
     STORE_FORMAT = 2,             /* of the file and of the snapshot around it */
     STORE_BATCH_EFFECTS = 1000,   /* in one transaction */
     STORE_BATCH_ROWS = 20000,     /* after which a batch takes no more effects */
+    STORE_GATHER_MS = 50,         /* how long effects wait for more of them */
     STORE_TRIM_ROWS = 2000,       /* history rows deleted between two batches */
     STORE_TRIM_STEP = 256,        /* revisions that may be past retention before they are trimmed */
     STORE_COMMANDS_MAX = 1 << 20, /* audit rows; the oldest make room */
@@ -103,6 +104,10 @@ struct store_header {
     struct slice image; /* borrows from the snapshot */
 };
 
+void store_header_encode(uint8_t out[STORE_HEADER_SIZE],
+                         uint64_t index,
+                         const struct dir_view_meta *meta,
+                         struct slice image);
 /* ERR_CORRUPT when magic, format or a checksum is wrong. */
 enum err_code
 store_header_parse(struct slice snapshot, struct store_header *h, struct err *e) MUST_CHECK;
@@ -173,6 +178,7 @@ struct store {
     struct dir_effects *head, *tail;
     _Atomic uint64_t pushed, done; /* effects, ever */
     bool stop, hold, held;
+    unsigned waiting; /* threads that wait for what is queued: it is written at once */
     struct store_snapshot *snapshot; /* the one being made, until its end */
     _Atomic uint64_t revision, index, image_bytes;
     struct store_writer writer; /* the thread's, or whoever holds it */

@@ -71,10 +71,10 @@ _Static_assert(STORE_HEADER_SIZE % 8 == 0, "pieces are multiples of eight");
 
 static const char magic[9] = "CADSNAP1";
 
-static void header_encode(uint8_t out[STORE_HEADER_SIZE],
-                          uint64_t index,
-                          const struct dir_view_meta *meta,
-                          struct slice image)
+void store_header_encode(uint8_t out[STORE_HEADER_SIZE],
+                         uint64_t index,
+                         const struct dir_view_meta *meta,
+                         struct slice image)
 {
     memcpy(out + AT_MAGIC, magic, 8);
     put_u64(out + AT_FORMAT, STORE_FORMAT);
@@ -257,7 +257,7 @@ store_snapshot_wait(struct store_snapshot *snap, struct slice ret_pieces[2], str
     (void)pthread_cond_broadcast(&s->moved);
     (void)pthread_mutex_unlock(&s->lock);
     if (code == ERR_OK) {
-        header_encode(snap->header, snap->index, &snap->meta, snap->image);
+        store_header_encode(snap->header, snap->index, &snap->meta, snap->image);
         ret_pieces[0] = slice_of(snap->header, sizeof snap->header);
         ret_pieces[1] = snap->image;
     }

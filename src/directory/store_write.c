@@ -450,12 +450,12 @@ static int committed(void *arg, sqlite3 *db, const char *name, int pages)
     return SQLITE_OK;
 }
 
-/* PASSIVE waits for nobody. A WAL that grew large under long readers is cut when the store is idle,
- * or when it is huge, after waiting for them. */
+/* PASSIVE waits for nobody, and the WAL begins again in its old pages. One that grew large under
+ * long readers is cut when the store is idle, or when it is huge, after waiting for them. */
 static void checkpoint(struct store_writer *w, bool idle)
 {
-    bool huge = w->wal_pages >= 8 * STORE_WAL_PAGES;
-    int mode = idle || huge ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE;
+    bool large = w->wal_pages >= 2 * STORE_WAL_PAGES, huge = w->wal_pages >= 8 * STORE_WAL_PAGES;
+    int mode = (idle && large) || huge ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE;
     (void)sqlite3_busy_timeout(w->conn.db, huge ? STORE_BUSY_MS / 5 : 10);
     int rc = sqlite3_wal_checkpoint_v2(w->conn.db, "main", mode, NULL, NULL);
     (void)sqlite3_busy_timeout(w->conn.db, STORE_BUSY_MS);

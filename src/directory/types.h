@@ -203,14 +203,26 @@ struct dir_node {
     bool lost;          /* declared lost for good (?force=true), kept while something names it */
     uint8_t scheduling; /* 0 open, 1 cordoned, 2 draining, 3 quarantined */
     uint32_t label_count, capacity_count;
-    struct dir_label labels[DIR_LABELS_MAX];
-    struct dir_label capacity[DIR_LABELS_MAX];
     dir_rev created, mod_revision;
     dir_rev route_revision;   /* when something a route shows (the address) last changed */
     uint64_t partition_count; /* copies it holds */
-    dir_rev task_revision;    /* when something that its tasks show last changed, but for names and
-                                 addresses of others */
+    dir_rev task_revision; /* when something that its tasks show last changed, but for names and addresses of others */
+    struct dir_label tags[]; /* the labels, then the capacities */
 };
+
+static inline const struct dir_label *dir_node_capacity(const struct dir_node *n)
+{
+    return n->tags + n->label_count;
+}
+
+/* Of its allocation: a node is copied with every partition that comes or goes. */
+static inline size_t dir_node_size(const struct dir_node *n)
+{
+    return sizeof *n + (n->label_count + n->capacity_count) * sizeof n->tags[0];
+}
+
+/* Of one that may yet get all labels there may be. */
+enum { DIR_NODE_SIZE_MAX = sizeof(struct dir_node) + 2 * DIR_LABELS_MAX * sizeof(struct dir_label) };
 
 /* A member of the directory's own Raft group. */
 struct dir_server {

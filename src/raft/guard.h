@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The guard: stands between libraft 0.15.0 and its `struct raft_io`, and keeps the library's known
  * faults from doing harm. libraft is used as the distribution ships it; nothing of it is patched.
- * The faults (L-numbers, each with its upstream issue) and the tests that show each of them without
- * and with its measure: tests/sim/raft_guard_test.c. Random schedules over all of them:
- * tests/sim/raft_fuzz.c.
+ * Each fault has an L-number and, where there is one, its upstream issue; L19 to L25 are ours
+ * (docs/adr/0008-faults-found-by-schedules.md). Tests show each of them without and with its
+ * measure: tests/sim/raft_guard_test.c, raft_guard_disk_test.c, raft_fuzz_test.c.
  *
  * How: the guard makes an outer raft_io that libraft sees and keeps the given one (raft_uv's, the
- * fixture's) as the inner; both find the guard by their own address or `data`, so there is no
- * global. It reads and, where said, writes public fields of `struct raft`, which is why it is for
- * this version alone (guard.c asserts the layout).
+ * fixture's) as the inner; the guard is found from the outer by its address and from the inner by
+ * `data`, so there is no global. It reads and, where said, writes public fields of `struct raft`,
+ * which is why it is for this version alone (guard.c asserts the layout).
  *
- * Thread: the loop thread only. Nothing here blocks. */
+ * Not covered, for the caller to keep: L11 (a struct raft_transfer is never freed), L12 (raft_close
+ * is not called; the process exits), L18 (an id is never used again after its data is lost).
+ *
+ * Thread: the loop thread only. Nothing here blocks, but that set_term and set_vote of the backend
+ * sync. */
 #ifndef RAFT_GUARD_H
 #define RAFT_GUARD_H
 
@@ -24,69 +28,67 @@ struct guard;
 
 /* The measures. Each can be left out, for the tests that show what it is for. */
 enum guard_measure {
-    /* L1 (cowsql #148), L7 (canonical 35479fc, #367): a follower acknowledges, and commits, no more
-     * than what it knows to be equal to the log of the leader of its present term, and no more than
-     * it has stored. libraft acknowledges its last stored index, leftovers of a deposed leader
-     * included. Raft dissertation, 3.5 and figure 3.1: commitIndex is min(leaderCommit, index of
-     * last NEW entry). */
+    /* L1 (cowsql #148), L7 (canonical 35479fc, #367): a follower acknowledges, and commits, no
+     * more than what it knows to be equal to the log of the leader of its present term, and no
+     * more than it has stored. libraft acknowledges its last stored index, leftovers of a
+     * deposed leader included. Raft dissertation, 3.5 and figure 3.1: commitIndex is
+     * min(leaderCommit, index of last NEW entry). */
     GUARD_ACK_CLAMP = 1u << 0,
-    /* L2 (canonical #220, #336): only an entry of the leader's own term commits by counting, 3.6.2.
-     * L3 (#336, 1996d32): the highest index that a majority has stored commits at once, and not
-     * only once a majority has reached the leader's own last stored index (which never happens
-     * under load with slow followers). */
+    /* L2 (canonical #220, #336): only an entry of the leader's own term commits by counting,
+     * 3.6.2. L3 (#336, 1996d32): the highest index that a majority has stored commits at once,
+     * and not only once a majority has reached the leader's own last stored index (which never
+     * happens under load with slow followers). */
     GUARD_COMMIT = 1u << 1,
-    /* L2: a new leader of several voters appends a barrier at once, so that 3.6.2 can commit what
-       came before it. */
+    /* L2: a new leader of several voters appends a barrier at once, so that 3.6.2 can commit
+     * what came before it. */
     GUARD_BARRIER = 1u << 2,
     /* L4 (canonical #320, #460, #466): a failed append, or a received snapshot that could not be
      * stored, is fatal. After it the log in memory and the log on disk differ. */
     GUARD_FAIL_STOP = 1u << 3,
-    /* L5 (cowsql #73, #149): an AppendEntries message carries at most batch_entries_max entries and
-     * batch_bytes_max bytes (one entry always goes); a batch of GUARD_BATCH_UNREADABLE entries,
-     * which libraft could write and not read again, is fatal. */
+    /* L5 (cowsql #73, #149): an AppendEntries message carries at most batch_entries_max entries
+     * and batch_bytes_max bytes (one entry always goes); a batch of GUARD_BATCH_UNREADABLE
+     * entries, which libraft could write and not read again, is fatal. */
     GUARD_BATCH_CAP = 1u << 4,
-    /* L6 (canonical #180, #189, #305): an entry whose length is no multiple of 8 is fatal before it
-     * is written: libraft would write it and lose it, or its neighbour, at the next start. */
+    /* L6 (canonical #180, #189, #305): an entry whose length is no multiple of 8 is fatal before
+     * it is written: libraft would write it and lose it, or its neighbour, at the next start. */
     GUARD_ENTRY_CHECK = 1u << 5,
-    /* L8 (canonical #429, #467, #353, #357): no candidacy while writes are in flight or a snapshot
-     * is being installed; TimeoutNow is dropped then. Nothing is sent to "no server" (a result when
-     * no leader is known). */
+    /* L8 (canonical #429, #467, #353, #357): no candidacy while writes are in flight or a
+     * snapshot is being installed; TimeoutNow is dropped then. Nothing is sent to "no server" (a
+     * result when no leader is known). */
     GUARD_NO_CANDIDACY = 1u << 6,
-    /* L9 (canonical #435, #372, #450, #344): entries that would truncate the log are taken off the
-     * message (the leader sends them again) while writes are in flight or a snapshot is being
-     * written, and a snapshot is not written before a truncation is through. raft_uv loses one of
-     * two barriers that overlap. A truncation that comes all the same during a snapshot is fatal.
-     */
+    /* L9 (canonical #435, #372, #450, #344): entries that would truncate the log are taken off
+     * the message (the leader sends them again) while writes are in flight or a snapshot is
+     * being written, and a snapshot is not written before a truncation is through. raft_uv loses
+     * one of two barriers that overlap. A truncation that comes all the same during a snapshot
+     * is fatal. */
     GUARD_TRUNCATE = 1u << 7,
-    /* L10 (canonical #354, #250, #323): the configuration in force is the latest in the log, and a
-     * snapshot's is the latest that it covers. libraft rolls an uncommitted change back through a
-     * NULL pointer once the old configuration is gone from the log, or back too far, and not at all
-     * after a restart; and it puts an uncommitted one into snapshots. Dissertation, 4.1. */
+    /* L10 (canonical #354, #250, #323): the configuration in force is the latest in the log, and
+     * a snapshot's is the latest that it covers. libraft rolls an uncommitted change back
+     * through a NULL pointer once the old configuration is gone from the log, or back too far,
+     * and not at all after a restart; and it puts an uncommitted one into snapshots.
+     * Dissertation, 4.1. */
     GUARD_CONFIG = 1u << 8,
-    /* L19 (found by raft_fuzz; docs/adr/0019-*): AppendEntries that reach below a follower's own
-     * snapshot, where its log is gone, are cut to begin where the snapshot ends. libraft appends
-     * them again at the log's end, or rejects. */
+    /* L19: AppendEntries that reach below a follower's own snapshot, where its log is gone, are
+     * cut to begin where the snapshot ends. libraft appends them again at the log's end, or
+     * rejects. */
     GUARD_TRIM = 1u << 9,
-    /* L20 (found by raft_fuzz; docs/adr/0019-*): a leader's next_index for a server stays above
-     * match_index, and the server counts as out of "snapshot" state once it has all that the
-     * snapshot has. Otherwise libraft can send that snapshot for ever. */
+    /* L20: a leader's next_index for a server stays above match_index, and the server counts as
+     * out of "snapshot" state once it has all that the snapshot has. Otherwise libraft can send
+     * that snapshot for ever. Needs GUARD_ACK_CLAMP: match_index must be true. */
     GUARD_PROGRESS = 1u << 10,
-    /* L21, L22 (found by raft_fuzz; docs/adr/0019-*): a server without a vote forgets a silent
-     * leader, and votes when asked, 4.1; a refused pre-vote tells the higher term, 9.6. Otherwise a
-     * cluster whose membership was being changed may elect nobody. */
+    /* L21, L22: a server without a vote forgets a silent leader, and votes when asked, 4.1; a
+     * refused pre-vote tells the higher term, 9.6. Otherwise a cluster whose membership was
+     * being changed may elect nobody. */
     GUARD_VOTES = 1u << 11,
-    /* L23 (found by raft_fuzz; docs/adr/0019-*): the only voter begins a new term when it elects
-     * itself, at its start too. libraft's leads in the old term, and after a crash may give an
-     * observer two different entries of one term and index. Dissertation, 3.4 and 3.6.1 (log
-     * matching). */
+    /* L23: the only voter begins a new term when it elects itself, at its start too. libraft's
+     * leads in the old term, and after a crash may give an observer two different entries of one
+     * term and index. Dissertation, 3.4 and 3.6.1 (log matching). */
     GUARD_TERM = 1u << 12,
-    /* L24 (found by raft_fuzz; docs/adr/0019-*): each entry loaded at the start has its own memory.
-     * libraft frees what they share while some is being sent, once a snapshot has taken them out of
-     * the log. */
+    /* L24: each entry loaded at the start has its own memory. libraft frees what they share
+     * while some is being sent, once a snapshot has taken them out of the log. */
     GUARD_SHARED = 1u << 13,
-    /* L25 (found by raft_fuzz; docs/adr/0019-*; perhaps canonical #386): one vote in a term, 3.4.
-     * libraft's server gives a second one to a candidate that it once wanted to hand over to, and
-     * two leaders have one term. */
+    /* L25 (perhaps canonical #386): one vote in a term, 3.4. libraft's server gives a second one
+     * to a candidate that it once wanted to hand over to, and two leaders have one term. */
     GUARD_ONE_VOTE = 1u << 14,
     GUARD_ALL = (1u << 15) - 1
 };

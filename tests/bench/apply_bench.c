@@ -161,7 +161,7 @@ static void reload(struct bench *b)
     struct dir_view_meta meta;
     struct ptree_iter it;
     void *row;
-    state_meta(s, &meta);
+    dir_meta_of(s, &meta);
     const struct ptree *tables[] = {&s->keyspaces, &s->partitions, &s->tombstones, &s->nodes,
                                     &s->operations};
     from = cpu_ns();

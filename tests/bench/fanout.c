@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One change to N watchers: opens N Server-Sent Event streams, sends one request that makes an
- * event, and takes the time from before that to the event's arrival at each stream.
+/* One change to N watchers: opens N streams, sends one request that makes an event, and takes the
+ * time from before that to the event's arrival at each stream.
  *
- *   fanout PORT WATCHERS ROUNDS SSE-PATH POST-PORT POST-PATH [BODY…]     one body a round, the last
- * one again
+ *   fanout PORT WATCHERS ROUNDS MARK PATH OPEN-BODY POST-PORT POST-PATH [BODY…]
  *
- * Prints one JSON object a round: last_ms, median_ms. Streams must carry "event: " lines; comments
- * are skipped. */
+ * MARK is what every event has once ("event: "). A stream is opened with GET, or with POST when
+ * OPEN-BODY is not empty. One BODY a round, then from the first again. Prints {"open":N}, waits for
+ * a line on its input, and prints one JSON object a round: last_ms, median_ms, bytes. */
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -33,17 +33,19 @@ struct watcher {
 };
 
 static struct watcher watchers[WATCHERS_MAX];
-static uint64_t watcher_count;
+static uint64_t watcher_count, bytes_read;
+static const char *mark;
+static size_t mark_len;
 
-/* Does the stream, over the edge of two reads, contain "event: "? */
+/* Does the stream, over the edge of two reads, contain the mark? */
 static bool saw_event(struct watcher *w, const char *data, size_t len)
 {
     static char joined[READ_BYTES + TAIL];
     memcpy(joined, w->tail, w->tail_len);
     memcpy(joined + w->tail_len, data, len);
     size_t n = w->tail_len + len;
-    bool found = memmem(joined, n, "event: ", 7) != NULL;
-    w->tail_len = found ? 0 : n < 6 ? n : 6;
+    bool found = memmem(joined, n, mark, mark_len) != NULL;
+    w->tail_len = found ? 0 : n < mark_len - 1 ? n : mark_len - 1;
     memcpy(w->tail, joined + n - w->tail_len, w->tail_len);
     return found;
 }
@@ -65,6 +67,7 @@ static uint64_t pump(int epoll, uint64_t round, struct load_samples *samples, ui
             (void)fprintf(stderr, "fanout: a stream was closed\n");
             exit(1);
         }
+        bytes_read += (uint64_t)got;
         if (!w->open) {
             w->open = true;
             changed += round == 0;
@@ -87,15 +90,26 @@ static bool pump_all(int epoll, uint64_t round, struct load_samples *samples, ui
     return done == watcher_count;
 }
 
-static int open_streams(uint16_t port, const char *path)
+static void send_request(int fd, const char *path, const char *body, bool post)
+{
+    struct buf b;
+    buf_init(&b, 1 << 20);
+    buf_printf(&b, "%s %s HTTP/1.1\r\nHost: 127.0.0.1\r\n", post ? "POST" : "GET", path);
+    if (post) {
+        buf_printf(&b, "Content-Type: application/json\r\nContent-Length: %zu\r\n", strlen(body));
+    }
+    buf_printf(&b, "\r\n%s", body);
+    load_write(fd, (const char *)b.data, b.len);
+    buf_close(&b);
+}
+
+static int open_streams(uint16_t port, const char *path, const char *body)
 {
     int epoll = epoll_create1(EPOLL_CLOEXEC);
-    char request[1024];
-    int n = snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", path);
     for (uint64_t i = 0; i < watcher_count; i++) {
         struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &watchers[i]};
         watchers[i].fd = load_connect(port);
-        load_write(watchers[i].fd, request, (size_t)n);
+        send_request(watchers[i].fd, path, body, body[0] != '\0');
         if (epoll_ctl(epoll, EPOLL_CTL_ADD, watchers[i].fd, &ev) != 0) {
             exit(1);
         }
@@ -103,26 +117,35 @@ static int open_streams(uint16_t port, const char *path)
     return epoll;
 }
 
-static void post(int fd, const char *path, const char *body)
+static bool run_round(int epoll, int command, const char *path, const char *body, uint64_t round)
 {
-    struct buf b;
-    buf_init(&b, 1 << 20);
-    buf_printf(&b,
-               "POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-               "Content-Length: %zu\r\n\r\n%s",
-               path, strlen(body), body);
-    load_write(fd, (const char *)b.data, b.len);
-    buf_close(&b);
+    struct load_samples samples = {0};
+    uint64_t since = clock_mono_ns(), before = bytes_read;
+    send_request(command, path, body, true);
+    if (!pump_all(epoll, round, &samples, since)) {
+        (void)fprintf(stderr, "fanout: round %" PRIu64 " did not reach everyone\n", round);
+        return false;
+    }
+    (void)printf("{\"last_ms\":%.3f,\"median_ms\":%.3f,\"bytes\":%" PRIu64 "}\n",
+                 load_percentile(&samples, 1.0) / 1000.0, load_percentile(&samples, 0.5) / 1000.0,
+                 (bytes_read - before) / watcher_count);
+    mem_free(samples.us);
+    return true;
 }
 
 int main(int argc, char **argv)
 {
     uint64_t port = 0, post_port = 0, rounds = 0;
     struct rlimit files;
-    if (argc < 7 || !parse_u64(argv[1], 65535, &port) ||
+    if (argc < 9 || !parse_u64(argv[1], 65535, &port) ||
         !parse_u64(argv[2], WATCHERS_MAX, &watcher_count) || !parse_u64(argv[3], 1000, &rounds) ||
-        !parse_u64(argv[5], 65535, &post_port)) {
+        !parse_u64(argv[7], 65535, &post_port)) {
         (void)fprintf(stderr, "usage: see the top of tests/bench/fanout.c\n");
+        return 2;
+    }
+    mark = argv[4];
+    mark_len = strlen(mark);
+    if (mark_len < 1 || mark_len > TAIL) {
         return 2;
     }
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
@@ -130,25 +153,23 @@ int main(int argc, char **argv)
         (void)setrlimit(RLIMIT_NOFILE, &files);
     }
     struct load_samples ignored = {0};
-    int epoll = open_streams((uint16_t)port, argv[4]);
+    int epoll = open_streams((uint16_t)port, argv[5], argv[6]);
     if (!pump_all(epoll, 0, &ignored, 0)) {
         (void)fprintf(stderr, "fanout: not every stream was opened\n");
         return 1;
     }
-    int command = load_connect((uint16_t)post_port);
+    (void)printf("{\"open\":%" PRIu64 "}\n", watcher_count);
+    (void)fflush(stdout);
+    char line[16];
+    if (fgets(line, sizeof line, stdin) == NULL) {
+        return 1;
+    }
+    int command = load_connect((uint16_t)post_port), bodies = argc - 9;
     for (uint64_t round = 1; round <= rounds; round++) {
-        struct load_samples samples = {0};
-        int last = argc - 1, at = 6 + (int)round;
-        uint64_t since = clock_mono_ns();
-        post(command, argv[6], argc == 7 ? "" : argv[at < last ? at : last]);
-        if (!pump_all(epoll, round, &samples, since)) {
-            (void)fprintf(stderr, "fanout: round %" PRIu64 " did not reach everyone\n", round);
+        const char *body = bodies > 0 ? argv[9 + (int)((round - 1) % (uint64_t)bodies)] : "";
+        if (!run_round(epoll, command, argv[8], body, round)) {
             return 1;
         }
-        (void)printf("{\"last_ms\":%.3f,\"median_ms\":%.3f}\n",
-                     load_percentile(&samples, 1.0) / 1000.0,
-                     load_percentile(&samples, 0.5) / 1000.0);
-        mem_free(samples.us);
     }
     return 0;
 }

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A load generator for HTTP/1.1: one request in flight on each of N keep-alive connections.
  *
- *   hload PORT CONNECTIONS SECONDS PATH-PREFIX       GET of the prefix followed by a random key,
- * again and again hload PORT CONNECTIONS SECONDS POST PATH KEYS    POST {"keys":[KEYS random keys]}
- *   hload PORT CONNECTIONS SECONDS MOVE PREFIX FILE  POST PREFIX<id>/move, one partition of FILE
- * (an id a line) a connection, from n1 to n2 and back, again and again hload PORT CONNECTIONS burst
- * PATH-PREFIX         one GET on each connection at once; time of the first and last
+ *   hload PORT N SECONDS PREFIX             GET of the prefix and a random key
+ *   hload PORT N SECONDS POST PATH KEYS     POST {"keys":[KEYS random keys]}
+ *   hload PORT N SECONDS LINES PATH FILE    POST of a random line of FILE
+ *   hload PORT N SECONDS MOVE PREFIX FILE   POST PREFIX<id>/move, one partition of FILE (an id a
+ *                                           line) a connection, from n1 to n2 and back
+ *   hload PORT N burst PREFIX               one GET on each connection at once
  *
- * Prints one JSON object: requests, seconds, errors, p50_us, p99_us, max_us. */
+ * Prints one JSON object: requests, seconds, errors, p50_us, p99_us, max_us, and of a burst the
+ * time from the first answer to the last. */
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -22,7 +24,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-enum { CONNECTIONS_MAX = 16384, EVENTS = 256, BURST_DEADLINE_MS = 10000 };
+enum { CONNECTIONS_MAX = 16384, EVENTS = 256, BURST_DEADLINE_MS = 10000, LINES_MAX = 4096 };
 
 static struct load_conn conns[CONNECTIONS_MAX];
 static struct load_samples samples;
@@ -35,6 +37,8 @@ struct plan {
     bool burst, move;
     const char *path;
     uint64_t *partitions; /* of MOVE, one a connection; owns */
+    char **lines;         /* of LINES; owns */
+    uint64_t line_count;
     struct buf request;
 };
 
@@ -42,6 +46,16 @@ static void make_get(struct plan *p)
 {
     buf_printf(&p->request, "GET %s%016" PRIx64 " HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", p->path,
                tap_rand(&rng));
+}
+
+static void make_line(struct plan *p)
+{
+    const char *line = p->lines[tap_rand_below(&rng, p->line_count)];
+    buf_printf(&p->request,
+               "POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+               "Content-Length: %zu\r\n\r\n",
+               p->path, strlen(line));
+    buf_put_str(&p->request, line);
 }
 
 static void make_post(struct plan *p)
@@ -80,6 +94,8 @@ static void send_next(struct plan *p, struct load_conn *c)
     buf_reset(&p->request);
     if (p->move) {
         make_move(p, c);
+    } else if (p->lines != NULL) {
+        make_line(p);
     } else if (p->keys > 0) {
         make_post(p);
     } else {
@@ -173,6 +189,24 @@ static bool read_partitions(struct plan *p, const char *path)
     return n == p->connections;
 }
 
+static bool read_lines(struct plan *p, const char *path)
+{
+    char *line = NULL;
+    size_t size = 0;
+    ssize_t n;
+    FILE *f = fopen(path, "r");
+    p->lines = mem_alloc(LINES_MAX * sizeof *p->lines);
+    while (f != NULL && p->line_count < LINES_MAX && (n = getline(&line, &size, f)) > 0) {
+        line[strcspn(line, "\n")] = '\0';
+        p->lines[p->line_count++] = mem_strdup(line);
+    }
+    free(line);
+    if (f != NULL) {
+        (void)fclose(f);
+    }
+    return p->line_count > 0;
+}
+
 int main(int argc, char **argv)
 {
     uint64_t port = 0;
@@ -188,6 +222,9 @@ int main(int argc, char **argv)
         p.path = argv[5];
         p.move = true;
         ok = read_partitions(&p, argv[6]);
+    } else if (ok && argc == 7 && strcmp(argv[4], "LINES") == 0) {
+        p.path = argv[5];
+        ok = read_lines(&p, argv[6]);
     } else if (argc != 5) {
         ok = false;
     }

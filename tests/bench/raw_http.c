@@ -5,8 +5,8 @@
  *
  *   raw_http PORT N
  *   GET …key=K        the route of K
- *   GET /sse          a stream; POST /publish writes one event to all streams */
-#include "base/buf.h"
+ *   GET /sse          a stream; POST /publish writes one event to all streams
+ *   GET /bytes/N      N bytes, and the end of the connection */
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/parse.h"
@@ -16,6 +16,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,37 +64,54 @@ static void put_hex(char *out, uint64_t v)
 static size_t route_answer(const char *key, size_t key_len, char *out, size_t size)
 {
     uint64_t at = find(hash_xxh64(key, key_len));
-    char start[17] = "", end[17] = "";
+    char start[17] = "", end[17] = "", body[BODY_MAX];
     put_hex(start, starts[at]);
     put_hex(end, at + 1 < start_count ? starts[at + 1] : UINT64_MAX);
-    struct buf body;
-    buf_init(&body, BODY_MAX);
-    buf_put_str(&body, "{\"revision\":1234,\"keyspace\":\"bench\",\"partition\":");
-    buf_put_u64_dec(&body, at);
-    buf_put_str(&body, ",\"epoch\":125,\"mod_revision\":125,\"start\":\"");
-    buf_put(&body, start, 16);
-    buf_put_str(&body, "\",\"end\":\"");
-    buf_put(&body, end, 16);
-    buf_put_str(
-        &body,
-        "\",\"state\":\"active\",\"primary\":{\"node\":\"n1\",\"address\":\"127.0.0.1:9001\"},"
-        "\"authority\":\"static\",\"replicas\":[{\"node\":\"n1\",\"address\":\"127.0.0.1:9001\","
-        "\"role\":\"primary\"}],\"max_age_ms\":30000}");
+    int len = snprintf(
+        body, sizeof body,
+        "{\"keyspace\":\"bench\",\"partition\":%" PRIu64 ",\"epoch\":37,\"mod_revision\":37,"
+        "\"start\":\"%s\",\"end\":\"%s\",\"state\":\"active\","
+        "\"primary\":{\"node\":\"n1\",\"address\":\"127.0.0.1:9001\"},\"authority\":\"static\","
+        "\"replicas\":[{\"node\":\"n1\",\"address\":\"127.0.0.1:9001\",\"role\":\"primary\"}],"
+        "\"max_age_ms\":30000,\"revision\":127}",
+        at, start, end);
     int n = snprintf(out, size,
-                     "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\nContent-Type: application/json\r\n"
-                     "Cadastre-Revision: 1234\r\nCadastre-Staleness-Ms: 0\r\nETag: \"%" PRIu64
-                     "-125-125\"\r\nX-Request-Id: 0123456789abcdef\r\n\r\n%.*s",
-                     body.len, at, (int)body.len, (const char *)body.data);
-    buf_close(&body);
-    return (size_t)n;
+                     "HTTP/1.1 200 OK\r\nX-Request-Id: 0123456789abcdef\r\nServer: cadastre\r\n"
+                     "ETag: \"%" PRIu64 "-37-37\"\r\nCadastre-Revision: 127\r\n"
+                     "Cadastre-Staleness-Ms: 10\r\nContent-Type: application/json\r\n"
+                     "Content-Length: %d\r\n\r\n",
+                     at, len);
+    memcpy(out + n, body, (size_t)len);
+    return (size_t)n + (size_t)len;
+}
+
+/* As bytes are taken; nothing else is served meanwhile. */
+static void send_bytes(int fd, uint64_t count)
+{
+    static char block[256 << 10];
+    int n = snprintf(block, sizeof block, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n");
+    ssize_t sent = send(fd, block, (size_t)n, MSG_NOSIGNAL);
+    while (count > 0 && sent > 0) {
+        sent = send(fd, block, count < sizeof block ? count : sizeof block, MSG_NOSIGNAL);
+        if (sent < 0 && errno == EAGAIN) {
+            (void)poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, 1000);
+            sent = 1;
+            continue;
+        }
+        count -= sent > 0 ? (uint64_t)sent : 0;
+    }
+    (void)shutdown(fd, SHUT_WR);
 }
 
 static void broadcast(void)
 {
     static const char event[] =
-        "96\r\nid: 1235\nevent: change\ndata: "
-        "{\"revision\":1235,\"kind\":\"move\",\"removed\":[],\"routes\":[{"
-        "\"keyspace\":\"bench\",\"partition\":1,\"epoch\":1235,\"mod_revision\":1235}]}\n\n\r\n";
+        "181\r\nid: 129\nevent: change\ndata: {\"revision\":129,\"kind\":\"move\",\"removed\":[],"
+        "\"routes\":[{\"keyspace\":\"bench\",\"partition\":361347,\"epoch\":129,"
+        "\"mod_revision\":129,\"start\":\"5c80b673c4f3ba77\",\"end\":\"5c80c73abc947064\","
+        "\"state\":\"active\",\"primary\":{\"node\":\"n2\",\"address\":\"127.0.0.1:9002\"},"
+        "\"authority\":\"static\",\"replicas\":[{\"node\":\"n2\",\"address\":\"127.0.0.1:9002\","
+        "\"role\":\"primary\"}],\"max_age_ms\":30000}]}\n\n\r\n";
     for (size_t i = 0; i < stream_count; i++) {
         ssize_t n = send(streams[i]->fd, event, sizeof event - 1, MSG_NOSIGNAL);
         (void)n; /* a slow reader is not this program's business */
@@ -115,6 +133,13 @@ static void answer(struct conn *c, size_t length)
     } else if (strncmp(c->request, "POST /publish", 13) == 0) {
         broadcast();
         n = (size_t)snprintf(out, sizeof out, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    } else if (strncmp(c->request, "GET /bytes/", 11) == 0) {
+        uint64_t count = 0;
+        c->request[strcspn(c->request + 11, " ") + 11] = '\0';
+        if (parse_u64(c->request + 11, INT64_MAX, &count)) {
+            send_bytes(c->fd, count);
+        }
+        return;
     } else if (key != NULL) {
         size_t key_len = strcspn(key + 4, " &");
         n = route_answer(key + 4, key_len, out, sizeof out);

@@ -11,26 +11,32 @@ import { load } from './document.mjs';
 
 const doc = load();
 const here = dirname(fileURLToPath(import.meta.url));
-const matchers = doc.operations.map((op) => ({
-  op,
-  pattern: new RegExp(`^${op.path.replaceAll(/\{\w+\}/g, '[^/]+')}$`),
-}));
+const operations = new Map(doc.operations.map((op) => [op.id, op]));
 
 const samples = { integer: '45', string: '"tag"' };
 
-function headersFor(response, wanted) {
+function headersFor(op, response, wanted) {
   const headers = {};
   for (const [name, ref] of Object.entries(response.headers ?? {})) {
     const header = doc.resolve(ref);
     if (header.required) headers[name] = samples[header.schema.type];
     else if (name === 'Idempotency-Replayed' && wanted.replayed) headers[name] = 'true';
   }
+  if (wanted.code === 405) headers.Allow = op.path === '/livez' ? 'GET, HEAD' : 'GET, HEAD, POST';
   return headers;
 }
 
 function problemBody(wanted) {
   const code = wanted.problem ?? Object.entries(doc.raw['x-problem-codes']).find(([, status]) => status === wanted.code)[0];
-  return { type: `/problems/${code}`, title: 'No', status: wanted.code, code };
+  const body = { type: `/problems/${code}`, title: 'No', status: wanted.code, code, detail: 'no', instance: '1' };
+  if (wanted.pointer) body.errors = [{ pointer: wanted.pointer, detail: 'no' }];
+  if (['stale_epoch', 'not_owner', 'partition_retired'].includes(code)) {
+    body.routes = [];
+    body.route = { ...doc.raw.components.examples.Route.value };
+    delete body.route.revision;
+  }
+  if (wanted.code === 503) body.retry_after_ms = 1500;
+  return body;
 }
 
 // Of the examples, those that show what the scenario goes on with.
@@ -50,13 +56,12 @@ function bodyFor(op, response, wanted, accept) {
 }
 
 function answer(req, spoil) {
-  const path = new URL(req.url, 'http://x').pathname;
-  const { op } = matchers.find((m) => m.op.method === req.method && m.pattern.test(path));
-  const prefer = req.headers.prefer;
-  const wanted = { code: Number(/code=(\d+)/.exec(prefer)[1]), problem: /problem=(\w+)/.exec(prefer)?.[1], replayed: prefer.includes('replayed') };
+  const wanted = Object.fromEntries(req.headers.prefer.split(', ').map((part) => part.split('=')));
+  wanted.code = Number(wanted.code);
+  const op = operations.get(wanted.op);
   const response = op.responses[wanted.code] ?? op.responses.default;
   const [type, body] = bodyFor(op, response, wanted, req.headers.accept);
-  const given = { status: wanted.code, headers: headersFor(response, wanted), type, body };
+  const given = { status: wanted.code, headers: headersFor(op, response, wanted), type, body };
   spoil(given, op);
   return given;
 }

@@ -18,14 +18,37 @@
 
 enum { BODY_MAX = 64 << 20 };
 
-void client_open(struct client *c, uint16_t port)
+/* From 127.0.0.`source`. 0, or why not. */
+static int connect_from(struct client *c, uint16_t port, unsigned source)
 {
     struct sockaddr_in to = {
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    buf_init(&c->in, BODY_MAX);
+    struct sockaddr_in from = {.sin_family = AF_INET,
+                               .sin_addr.s_addr = htonl((INADDR_LOOPBACK & ~0xffU) | source)};
+    int yes = 1;
     c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     ASSERT(c->fd >= 0);
-    ASSERT(connect(c->fd, (struct sockaddr *)&to, sizeof to) == 0);
+    ASSERT(setsockopt(c->fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &yes, sizeof yes) == 0);
+    ASSERT(bind(c->fd, (struct sockaddr *)&from, sizeof from) == 0);
+    if (connect(c->fd, (struct sockaddr *)&to, sizeof to) == 0) {
+        return 0;
+    }
+    int why = errno;
+    (void)close(c->fd);
+    return why;
+}
+
+/* A fuzzer's timer interrupts; and an address may have no port left, after many connections. */
+void client_open(struct client *c, uint16_t port)
+{
+    unsigned source = 1;
+    int why;
+    buf_init(&c->in, BODY_MAX);
+    while ((why = connect_from(c, port, source)) != 0) {
+        ASSERT(why == EINTR || why == EADDRNOTAVAIL);
+        source += why == EADDRNOTAVAIL;
+        ASSERT(source < 255);
+    }
 }
 
 void client_close(struct client *c)
@@ -75,10 +98,17 @@ bool client_print(struct client *c, const char *fmt, ...)
 bool client_more(struct client *c, unsigned timeout_ms)
 {
     struct pollfd p = {.fd = c->fd, .events = POLLIN};
-    if (poll(&p, 1, (int)timeout_ms) <= 0 || !buf_reserve(&c->in, 65536)) {
+    int ready;
+    do {
+        ready = poll(&p, 1, (int)timeout_ms);
+    } while (ready < 0 && errno == EINTR);
+    if (ready <= 0 || !buf_reserve(&c->in, 65536)) {
         return false;
     }
-    ssize_t n = recv(c->fd, c->in.data + c->in.len, 65536, 0);
+    ssize_t n;
+    do {
+        n = recv(c->fd, c->in.data + c->in.len, 65536, 0);
+    } while (n < 0 && errno == EINTR);
     if (n <= 0) {
         return false;
     }

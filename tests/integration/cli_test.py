@@ -226,7 +226,7 @@ class CliTest(unittest.TestCase):
              {"revision": 1, "partitions": [ROUTE]}, "17"),
             (["partition", "get", "orders", "17"], "/v1/keyspaces/orders/partitions/17", ROUTE, "17"),
             (["partition", "history", "orders", "17"], "/v1/keyspaces/orders/partitions/17/history",
-             {"revision": 1, "partition": 17, "entries": [{"epoch": 42, "primary": None}]}, "42"),
+             {"revision": 1, "partition": 17, "history": [{"epoch": 42, "primary": None}]}, "42"),
             (["partition", "check", "orders", "17", "--node", "n1", "--epoch", "42"],
              "/v1/keyspaces/orders/partitions/17/check", {"revision": 1, "partition": 17, "epoch": 42}, "17"),
             (["route", "batch", "orders", "a", "b"], "/v1/keyspaces/orders/routes",
@@ -237,9 +237,9 @@ class CliTest(unittest.TestCase):
              {"revision": 1, "stale": [{"partition": 17, "reason": "split", "routes": [ROUTE]}]}, "17"),
             (["changes", "orders", "--since", "4", "--wait", "1s"], "/v1/keyspaces/orders/changes?since=4&wait_ms=1000",
              {"from": 4, "revision": 9, "changes": [{"revision": 9, "kind": "split", "removed": [], "routes": []}]}, "9"),
-            (["diff", "orders", "--from", "4", "--to", "9"], "/v1/keyspaces/orders/diff?from=4&to=9",
-             {"from": 4, "to": 9, "revision": 9, "changes": [
-                 {"revision": 9, "kind": "split", "removed": [], "routes": []}]}, "9"),
+            (["diff", "orders", "--from", "4", "--to", "9"], "/v1/keyspaces/orders/diff?from=4&to=9&limit=10000",
+             {"from": 4, "to": 9, "revision": 9, "partitions": [
+                 {"partition": 17, "change": "created", "after": ROUTE}]}, "17"),
             (["node", "list"], "/v1/nodes?limit=10000", {"revision": 1, "nodes": [{"node": "n1"}]}, "n1"),
             (["node", "get", "n1"], "/v1/nodes/n1", {"node": "n1"}, "n1"),
             (["operation", "list", "--state", "done", "--keyspace", "orders", "--node", "n1", "--kind", "move"],
@@ -247,7 +247,7 @@ class CliTest(unittest.TestCase):
              {"revision": 1, "operations": [{"id": 19}]}, "19"),
             (["operation", "get", "19"], "/v1/operations/19", {"id": 19}, "19"),
             (["server", "list"], "/v1/cluster", cluster, "1"),
-            (["watchers", "--behind", "4"], "/v1/cluster/watchers?behind=4", {"revision": 4, "watchers": [{"id": 3}]}, "3"),
+            (["watchers", "--behind", "4"], "/v1/cluster/watchers?behind=4&limit=10000", {"revision": 4, "watchers": [{"id": 3}]}, "3"),
             (["command", "get", "k/1"], "/v1/commands/k%2F1", {"revision": 4, "applied_revision": 3, "status": 201}, "201"),
             (["audit"], "/v1/audit?limit=10000", {"revision": 4, "entries": [{"index": 61}]}, "61"),
             (["status"], "/v1/cluster", cluster, "c"),
@@ -261,6 +261,33 @@ class CliTest(unittest.TestCase):
                 whole = self.run_cli([m], *args, "-o", "json").stdout
                 self.assertEqual(json.loads(whole), answer)
                 self.assertNotEqual(self.run_cli([m], *args).stdout, "")
+
+    def test_tables_show_what_the_server_calls_it(self):
+        moved = ROUTE | {"epoch": 45, "primary": {"node": "n2", "address": "10.0.0.2:9000"}}
+        table = [
+            (["partition", "history", "orders", "17"],
+             {"revision": 45, "partition": 17, "history": [
+                 {"epoch": 42, "end": "p", "primary": ROUTE["primary"], "cause": "split", "operation": 19,
+                  "from_revision": 42, "from_time": "2026-11-30T11:52:02.123Z", "to_revision": 45,
+                  "to_time": "2026-11-30T11:58:41.007Z"}]},
+             ["42", "[,", "p)", "n1", "split", "2026-11-30T11:52:02.123Z", "2026-11-30T11:58:41.007Z", "42", "19"]),
+            (["diff", "orders", "--from", "4"],
+             {"from": 4, "to": 45, "revision": 45, "partitions": [
+                 {"partition": 17, "change": "changed", "before": ROUTE, "after": moved}]},
+             ["17", "changed", "17[,", "p)@42", "n1", "17[,", "p)@45", "n2"]),
+            (["diff", "orders", "--from", "4"],
+             {"from": 4, "to": 45, "revision": 45, "partitions": [
+                 {"partition": 17, "change": "retired", "before": ROUTE}]},
+             ["17", "retired", "17[,", "p)@42", "n1", "-"]),
+            (["audit"],
+             {"revision": 45, "entries": [{"index": 61, "at": "2026-11-30T11:58:41.007Z", "revision": 45,
+                                           "command": "reassign", "outcome": "ok", "subject": "server=1"}]},
+             ["2026-11-30T11:58:41.007Z", "45", "reassign", "ok", "server=1", "-", "-", "-"]),
+        ]
+        for args, answer, cells in table:
+            with self.subTest(" ".join(args)):
+                m = self.mock_list(reply(answer))
+                self.assertEqual(self.run_cli([m], *args, "--no-headers").stdout.split(), cells)
 
     def test_pages_are_followed(self):
         def answer(request):
@@ -290,6 +317,9 @@ class CliTest(unittest.TestCase):
                 got = self.run_cli([m], "keyspace", "get", "orders", code=exit_code)
                 self.assertEqual(got.stdout, "")
                 self.assertEqual(got.stderr, "cadastre: told so (%s)\n  /x: at fault\n" % code)
+                m = self.mock_list(problem(status, code, errors=[{"pointer": "/x", "detail": "told so"}]))
+                got = self.run_cli([m], "keyspace", "get", "orders", code=exit_code)
+                self.assertEqual(got.stderr, "cadastre: /x: told so (%s)\n" % code)
 
     def test_exits_follow_the_status_without_a_code(self):
         for status, exit_code in [(401, 7), (403, 7), (404, 3), (409, 4), (410, 3), (418, 1), (500, 1), (502, 5)]:
@@ -626,10 +656,10 @@ class Tap(unittest.TestResult):
 
     def startTest(self, test):
         super().startTest(test)
-        self.bad_before = len(self.failures) + len(self.errors)
+        self.before = len(self.failures), len(self.errors)
 
     def stopTest(self, test):
-        bad = (self.failures + self.errors)[:] if len(self.failures) + len(self.errors) > self.bad_before else []
+        bad = self.failures[self.before[0]:] + self.errors[self.before[1]:]
         for _, text in bad:
             print("# " + text.replace("\n", "\n# "))
         print("%sok %d - %s" % ("not " if bad else "", self.testsRun, test.id().split(".")[-1]), flush=True)

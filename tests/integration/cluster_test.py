@@ -189,6 +189,21 @@ def route(c, key):
 
 
 @test
+def the_last_voter_stays():
+    with Cluster(1) as c:
+        c.join(2, "--observer")
+        wait_for(lambda: any(s["id"] == 2 and s["role"] == "observer" for s in c.leader().cluster()["servers"]), "it")
+        for method, body in (("DELETE", None), ("PATCH", {"role": "observer"})):
+            refused = c.call(method, "/v1/cluster/servers/1", body)
+            equal((refused.status, refused.json["code"]), (409, "quorum_at_risk"))
+        c.call("PATCH", "/v1/cluster/servers/2", {"role": "voter"}).expect(200)
+        wait_for(lambda: any(s["id"] == 2 and s["role"] == "voter" for s in c.leader().cluster()["servers"]), "its vote")
+        c.call("DELETE", "/v1/cluster/servers/2").expect(200)
+        wait_for(lambda: len(c.leader().cluster()["servers"]) == 1, "a cluster of one again")
+        c.call("PUT", "/v1/nodes/n1", {"address": "127.0.0.1:9100", "lease": "static"}).expect(200, 201)
+
+
+@test
 def leadership_is_handed_over_on_request_and_on_sigterm():
     with Cluster(3) as c:
         prepare(c)
@@ -343,6 +358,18 @@ def single_server_keeps_its_state_over_kills():
                 c.wait_ready()
             w.wait_acknowledged(10)
             finish(c, w)
+        c.check_all()
+
+
+@test
+def large_keyspaces_come_in_chunks():
+    with Cluster(1) as c:
+        hashed = {"name": "h", "scheme": "hash", "partitions": 20000}
+        c.call("POST", "/v1/keyspaces", hashed).expect(201)
+        ranged = {"name": "r", "scheme": "range", "splits": [f"{i:06}" for i in range(1, 20000)]}
+        c.call("POST", "/v1/keyspaces", ranged).expect(201)
+        for name in ("h", "r"):
+            assert c.leader().get(f"/v1/keyspaces/{name}").expect(200)["partitions"] == 20000
         c.check_all()
 
 

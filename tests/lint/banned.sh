@@ -22,7 +22,7 @@ pure=$(git ls-files 'src/directory/*.c' | grep -v 'src/directory/store')
 code 'time|clock_gettime|clock_wall_ms|clock_mono_ms|clock_mono_ns|clock_boot_ms|getenv|setlocale|strtod|random|pthread_[a-z_]+' \
     "$(printf '%s\n' "$pure" | grep -v 'src/directory/feed.c')" | report 'not deterministic'
 # shellcheck disable=SC2086
-grep -nE '(TODO|FIXME|XXX|HACK)' $sources /dev/null | report 'unfinished'
+grep -nwE '(TODO|FIXME|XXX|HACK)' $sources /dev/null | report 'unfinished'
 # shellcheck disable=SC2086
 grep -nP '[ \t]+$' $sources /dev/null | report 'blanks at the end of a line'
 for f in $sources; do

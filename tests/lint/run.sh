@@ -17,6 +17,11 @@ check() { # $1: name; rest: command
     fi
 }
 formatted() { git ls-files 'src/*.[ch]' 'tests/*.[ch]' 'examples/*.[ch]' | xargs clang-format-14 --dry-run -Werror; }
+server_flags() { # in --help and in the manual page; the build folder is CADASTRE_BUILD's
+    "${CADASTRE_BUILD:-build/release}/cadastred" --help | grep -oE '^ +--[a-z-]+|, --[a-z-]+' | grep -oE '[a-z][a-z-]+' |
+        sort -u >"$1"
+    sed -nE 's/^\.It Fl -([a-z-]+).*/\1/p' docs/man/cadastred.8 | sort | diff "$1" - && [ -s "$1" ]
+}
 man_pages() { ! mandoc -T lint docs/man/*.[1-8] | grep -v 'referenced manual not found: Xr cadastre'; }
 check 'who includes whom' python3 tests/lint/includes.py
 check 'banned calls and words' sh tests/lint/banned.sh
@@ -24,5 +29,8 @@ check 'sizes' python3 tests/lint/sizes.py
 check 'formatting' formatted
 check 'problem codes are the same everywhere' sh -c '[ ! -e tests/lint/errors ] || tests/lint/errors'
 check 'man pages' man_pages
+scratch=$(mktemp)
+check 'the flags of cadastred are those of its manual page' server_flags "$scratch"
+rm -f "$scratch"
 echo "1..$n"
 exit $failed

@@ -67,8 +67,9 @@ static void heal(struct run *r)
 
 static void isolate_or_rejoin(struct run *r)
 {
-    unsigned node = below(r, nodes(r));
-    bool up = below(r, 2) == 0;
+    unsigned leader = any_leader(r);
+    bool up = leader == SIM_NODES_MAX || below(r, 3) == 0;
+    unsigned node = up || below(r, 3) == 0 ? below(r, nodes(r)) : leader;
     for (unsigned k = 0; k < nodes(r); k++) {
         sim_link(r->c->sim, node, k, up);
         sim_link(r->c->sim, k, node, up);
@@ -82,11 +83,9 @@ static void net_fault(struct run *r)
     unsigned a = below(r, nodes(r));
     switch (below(r, 6)) {
     case 0:
-        part(r);
-        break;
-    case 1:
         heal(r);
         break;
+    case 1:
     case 2:
         isolate_or_rejoin(r);
         break;
@@ -162,7 +161,7 @@ static void change_members(struct run *r)
 static void act(struct run *r)
 {
     unsigned a = below(r, 100);
-    if (below(r, 12) == 0) {
+    if (below(r, 8) == 0) {
         part(r);
     }
     if (a < 14) {
@@ -181,7 +180,9 @@ static void act(struct run *r)
 static void at_election(struct run *r, unsigned leader)
 {
     if (below(r, 2) == 0) {
-        cluster_propose(r->c, leader);
+        for (unsigned n = 1 + below(r, 3); n > 0; n--) {
+            cluster_propose(r->c, leader);
+        }
         part(r);
     } else if (has(r, CLASS_CRASH) && below(r, 4) == 0) {
         cluster_propose(r->c, leader);
@@ -222,6 +223,9 @@ static void run_child(uint64_t seed, const struct schedule_options *options, int
         cluster.snapshot_trailing = 1 + below(&r, 12);
     }
     alarm(60);
+    if (options->quiet && freopen("/dev/null", "w", stderr) == NULL) {
+        _exit(1);
+    }
     r.c = cluster_new(&r.rand, &cluster);
     run_steps(&r);
     cluster_settle(r.c);

@@ -20,6 +20,7 @@ struct schedule_options {
     unsigned servers, steps;
     unsigned classes;
     unsigned measures; /* of the guard; 0: bare libraft */
+    bool quiet;        /* nothing on stderr: for schedules that are to crash */
 };
 
 enum schedule_outcome { SCHEDULE_HELD, SCHEDULE_VIOLATED, SCHEDULE_CRASHED };

@@ -446,10 +446,10 @@ static void compacted_changes(void)
     CHECK_U64(api_u64(&w, "generation"), 1);
     CHECK(EXPECT(&w, text("GET /v1/keyspaces/o/changes?since=%" PRIu64, last - 1000), NULL, 200,
                  NULL));
-    CHECK(EXPECT(&w, text("GET /v1/keyspaces/o/route?key=a&at_revision=%" PRIu64, last - 1000),
+    CHECK(EXPECT(&w, text("GET /v1/keyspaces/o/route?key=a&at_revision=%" PRIu64, last - 1001),
                  NULL, 410, "compacted"));
-    CHECK(EXPECT(&w, text("GET /v1/keyspaces/o/route?key=a&at_revision=%" PRIu64, last - 999), NULL,
-                 200, NULL));
+    CHECK(EXPECT(&w, text("GET /v1/keyspaces/o/route?key=a&at_revision=%" PRIu64, last - 1000),
+                 NULL, 200, NULL));
     CHECK(EXPECT(&w, text("GET /v1/keyspaces/o/diff?from=%" PRIu64, last - 1001), NULL, 410,
                  "compacted"));
     sse_open(&s, &w, text("/v1/keyspaces/o/watch?since=%" PRIu64, last - 1001), NULL);

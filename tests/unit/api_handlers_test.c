@@ -233,6 +233,7 @@ static void keyspace_patch_merges(void)
     CHECK_U64(json_object_size(api_at(&w, "placement/require")), 0);
     CHECK_U64(json_object_size(api_at(&w, "policy")), 0);
     CHECK_U64(api_u64(&w, "replicas/sync"), 2);
+    CHECK_U64(api_u64(&w, "partitions"), 1);
     CHECK(EXPECT(&w, "PATCH /v1/keyspaces/a", "{\"name\":\"b\"}", 400, "invalid_request"));
     CHECK_STR(api_text(&w, "errors/0/pointer"), "/name");
     api_world_close(&w);
@@ -452,6 +453,8 @@ static void partitions_are_checked_pinned_and_limited(void)
         EXPECT(&w, path, "{\"pinned\":true,\"rate_limit\":{\"requests_per_s\":9000}}", 200, NULL));
     CHECK_U64(api_u64(&w, "rate_limit/requests_per_s"), 9000);
     CHECK(json_is_true(api_at(&w, "pinned")));
+    CHECK(api_u64(&w, "created_revision") > 0);
+    CHECK(json_is_array(api_at(&w, "lineage/parents")));
     CHECK_U64(api_u64(&w, "epoch"), epoch);
     CHECK(EXPECT(&w, path, "{\"rate_limit\":null}", 200, NULL));
     CHECK(api_at(&w, "rate_limit") == NULL);
@@ -508,6 +511,9 @@ static void moves_of_empty_partitions(void)
     CHECK(EXPECT(&w, path, "{\"node\":\"n1\",\"role\":\"primary\"}", 400, "invalid_request"));
     path = text("DELETE /v1/keyspaces/o/partitions/%" PRIu64 "/replicas/%s", p, from);
     CHECK(EXPECT(&w, path, NULL, 409, "needs_staged_move"));
+    path = text("DELETE /v1/keyspaces/o/partitions/%" PRIu64 "/replicas/nobody", p);
+    CHECK(EXPECT(&w, path, NULL, 404, "node_not_found"));
+    CHECK(api_u64(&w, "revision") > 0);
     api_world_close(&w);
 }
 

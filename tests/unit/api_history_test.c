@@ -130,7 +130,8 @@ static void routes_as_they_were(void)
     CHECK(EXPECT(&w, "GET /v1/keyspaces/z/route?key=a&at_revision=3", NULL, 404,
                  "keyspace_not_found"));
     CHECK(EXPECT(&w, "GET /v1/keyspaces/o/route?key=a&at_revision=99999", NULL, 503, "behind"));
-    CHECK(EXPECT(&w, "GET /v1/keyspaces/o/route?key=a&at_revision=0", NULL, 410, "compacted"));
+    CHECK(EXPECT(&w, "GET /v1/keyspaces/o/route?key=a&at_revision=0", NULL, 404,
+                 "keyspace_not_found"));
     CHECK(
         EXPECT(&w, "GET /v1/keyspaces/o/route?key=a&at_revision=x", NULL, 400, "invalid_request"));
     CHECK(EXPECT(&w, text("GET /v1/keyspaces/o/route?at_revision=%" PRIu64, past.revision[0]), NULL,

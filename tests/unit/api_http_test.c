@@ -206,7 +206,7 @@ static void problems(void)
     http_get(port(), "/problem?code=io", &a);
     CHECK_U64(a.status, 500);
     CHECK(strstr(answer_text(&a), "\"code\":\"internal\"") != NULL);
-    CHECK(strstr(answer_text(&a), "bad") == NULL);
+    CHECK(strstr(answer_text(&a), "it is") == NULL); /* "bad" may be in the random id */
     answer_close(&a);
 }
 
@@ -541,8 +541,8 @@ static void long_targets(void)
 }
 
 #define HOST "Host: t\r\n"
-/* By whom it is refused: by us; by libmicrohttpd, which answers in HTML, and for an odd
- * Content-Length puts the head of its answer there twice; or by closing without a word. */
+/* By whom it is refused: by us; by libmicrohttpd, which answers in HTML; or by closing without a
+ * word. */
 enum how { HOW_ANSWER, HOW_BY_LIBRARY, HOW_CLOSED };
 #define BY_LIBRARY(text)                                                                           \
     {                                                                                              \
@@ -570,15 +570,15 @@ static const struct {
         "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n"),
     ROW("POST /body HTTP/1.1\r\n" HOST "Content-Length: 0\r\nContent-Length: 0\r\n\r\n"),
     ROW("POST /body HTTP/1.1\r\n" HOST "Content-Length: 0\r\nContent-Length: 40\r\n\r\n"),
-    BY_LIBRARY("POST /body HTTP/1.1\r\n" HOST "Content-Length: +0\r\n\r\n"),
-    BY_LIBRARY("POST /body HTTP/1.1\r\n" HOST "Content-Length: -1\r\n\r\n"),
-    BY_LIBRARY("POST /body HTTP/1.1\r\n" HOST "Content-Length: 0x0\r\n\r\n"),
-    BY_LIBRARY("POST /body HTTP/1.1\r\n" HOST "Content-Length: 0,0\r\n\r\n"),
+    ROW("POST /body HTTP/1.1\r\n" HOST "Content-Length: +0\r\n\r\n"),
+    ROW("POST /body HTTP/1.1\r\n" HOST "Content-Length: -1\r\n\r\n"),
+    ROW("POST /body HTTP/1.1\r\n" HOST "Content-Length: 0x0\r\n\r\n"),
+    ROW("POST /body HTTP/1.1\r\n" HOST "Content-Length: 0,0\r\n\r\n"),
     ROW("POST /body HTTP/1.1\r\n" HOST "Content-Length: 00\r\n\r\n"),
-    BY_LIBRARY("POST /body HTTP/1.1\r\n" HOST "Content-Length: 0 \r\n\r\n"),
-    BY_LIBRARY("POST /body HTTP/1.1\r\n" HOST "Content-Length: 0 0\r\n\r\n"),
-    BY_LIBRARY("POST /body HTTP/1.1\r\n" HOST "Content-Length:\r\n\r\n"),
-    BY_LIBRARY("POST /body HTTP/1.1\r\n" HOST "Content-Length: 0;a\r\n\r\n"),
+    ROW("POST /body HTTP/1.1\r\n" HOST "Content-Length: 0 \r\n\r\n"),
+    ROW("POST /body HTTP/1.1\r\n" HOST "Content-Length: 0 0\r\n\r\n"),
+    ROW("POST /body HTTP/1.1\r\n" HOST "Content-Length:\r\n\r\n"),
+    ROW("POST /body HTTP/1.1\r\n" HOST "Content-Length: 0;a\r\n\r\n"),
     ROW("POST /body HTTP/1.1\r\n" HOST "Content-Length : 0\r\n\r\n"),
     ROW("POST /body HTTP/1.1\r\n" HOST "Content-Length\t: 0\r\n\r\n"),
     ROW("POST /body HTTP/1.1\r\n" HOST " Content-Length: 0\r\n\r\n"),
@@ -586,7 +586,7 @@ static const struct {
     ROW("POST /body HTTP/1.1\r\n" HOST "Content-Length: 0\r\n 0\r\n\r\n"),
     ROW("POST /body HTTP/1.1\r\n" HOST "Content-Length: 0\0"
         "1\r\n\r\n"),
-    BY_LIBRARY("POST /body HTTP/1.1\r\n" HOST "Content-Length: 99999999999999999999\r\n\r\n"),
+    ROW("POST /body HTTP/1.1\r\n" HOST "Content-Length: 99999999999999999999\r\n\r\n"),
     ROW("POST /body HTTP/1.1\r\n" HOST
         "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
     ROW("POST /body HTTP/1.1\r\n" HOST "Transfer-Encoding: identity\r\n\r\n"),

@@ -280,7 +280,7 @@ static void wrong_nodes_are_refused(void)
     CHECK_STR(world_do(&w, CADASTRE__COMMAND__BODY_NODE_PUT, &m)->err.pointer, "/capacity");
     labels[0].value = text("4096");
     CHECK_U64(world_do(&w, CADASTRE__COMMAND__BODY_NODE_PUT, &m)->err.code, ERR_OK);
-    CHECK_STR(node(&w, "n1")->capacity[0].value, "4096");
+    CHECK_STR(dir_node_capacity(node(&w, "n1"))[0].value, "4096");
     CHECK_U64(world_state(&w)->revision, 1);
     world_close(&w);
 }

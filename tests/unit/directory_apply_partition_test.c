@@ -305,7 +305,8 @@ static void who_may_take_a_partition(void)
     cadastre__command__init(&c);
     c.body_case = CADASTRE__COMMAND__BODY_REASSIGN;
     c.reassign = &m;
-    struct dir_node *n = mem_dup(view_node(&s, slice_of("n2", 2)), sizeof *n);
+    const struct dir_node *n2 = view_node(&s, slice_of("n2", 2));
+    struct dir_node *n = mem_dup(n2, dir_node_size(n2));
     n->object.refs = 1;
     n->scheduling = 2; /* draining; no command sets it yet */
     dir_unref(state_put(&s, &n->object));

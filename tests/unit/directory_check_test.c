@@ -244,7 +244,8 @@ static void damage_partition(struct dir_view *s, const struct world *w, enum dam
 
 static struct dir_node *a_node(const struct dir_view *s)
 {
-    struct dir_node *n = mem_dup(view_node(s, slice_of("n1", 2)), sizeof *n);
+    const struct dir_node *n1 = view_node(s, slice_of("n1", 2));
+    struct dir_node *n = mem_dup(n1, dir_node_size(n1));
     n->object.refs = 1;
     return n;
 }

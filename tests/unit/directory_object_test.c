@@ -113,7 +113,7 @@ static struct dir_object *tombstone_row(bool full)
 
 static struct dir_object *node_row(bool full)
 {
-    struct dir_node *n = mem_zalloc(sizeof *n);
+    struct dir_node *n = mem_zalloc(DIR_NODE_SIZE_MAX);
     n->id = 1;
     if (full) {
         fill_text(n->name, sizeof n->name, 'n');
@@ -124,10 +124,12 @@ static struct dir_object *node_row(bool full)
         n->scheduling = 3;
         n->label_count = n->capacity_count = DIR_LABELS_MAX;
         for (unsigned i = 0; i < DIR_LABELS_MAX; i++) {
-            (void)snprintf(n->labels[i].name, sizeof n->labels[i].name, "label%u", i);
-            (void)snprintf(n->labels[i].value, sizeof n->labels[i].value, "v%u", i);
-            (void)snprintf(n->capacity[i].name, sizeof n->capacity[i].name, "cap%u", i);
-            (void)snprintf(n->capacity[i].value, sizeof n->capacity[i].value, "%u", i);
+            (void)snprintf(n->tags[i].name, sizeof n->tags[i].name, "label%u", i);
+            (void)snprintf(n->tags[i].value, sizeof n->tags[i].value, "v%u", i);
+            (void)snprintf(n->tags[DIR_LABELS_MAX + i].name,
+                           sizeof n->tags[DIR_LABELS_MAX + i].name, "cap%u", i);
+            (void)snprintf(n->tags[DIR_LABELS_MAX + i].value,
+                           sizeof n->tags[DIR_LABELS_MAX + i].value, "%u", i);
         }
     }
     n->session = 2;
@@ -350,7 +352,7 @@ static void fixed_rows_come_back_byte_for_byte(void)
     } rows[] = {{operation_row,
                  sizeof(struct dir_operation) + DIR_STAGES_MAX * sizeof(struct dir_stage_entry)},
                 {duty_row, sizeof(struct dir_duty)},
-                {node_row, sizeof(struct dir_node)},
+                {node_row, DIR_NODE_SIZE_MAX},
                 {server_row, sizeof(struct dir_server)}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct dir_object *row = rows[i].make(true), *back = round_trip(dir_ref(row));

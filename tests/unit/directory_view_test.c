@@ -160,12 +160,16 @@ static void results_read_back(void)
         CHECK((back->keyspace != NULL) == (r->keyspace != NULL));
         CHECK((back->node != NULL) == (r->node != NULL));
         CHECK((back->operation != NULL) == (r->operation != NULL));
+        CHECK_U64(back->partitions, r->partitions);
         CHECK_U64(back->route_count, r->route_count);
         for (uint64_t k = 0; k < r->route_count; k++) {
             const struct dir_route *x = &r->routes[k], *y = &back->routes[k];
             CHECK(x->partition->id == y->partition->id && x->mod_revision == y->mod_revision);
             CHECK(slice_eq(dir_partition_start(x->partition), dir_partition_start(y->partition)));
             CHECK(x->partition->end_open == y->partition->end_open);
+            CHECK_U64(y->partition->created, x->partition->created);
+            CHECK_U64(y->partition->owner_since_ms, x->partition->owner_since_ms);
+            CHECK_U64(y->partition->parent_count, x->partition->parent_count);
             CHECK_STR(y->nodes[0]->address, x->nodes[0]->address);
             CHECK(y->nodes[0]->is_static && strcmp(y->keyspace->name, "orders") == 0);
         }
