@@ -684,6 +684,7 @@ static void a_lost_candidate_is_begun_again(void)
     at(DIR_STAGE_VALIDATE, 0);
     (void)agent_put_copies(&w, "n2", NULL, 0);
     CHECK(it()->stage == DIR_STAGE_SNAPSHOT && !it()->joined);
+    close_world();
     at(DIR_STAGE_WINDOW, 0);
     end_session("n2"); /* as any primary's death: the old source is no heir */
     CHECK_STR(primary(), "");
