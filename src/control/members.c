@@ -158,7 +158,7 @@ static enum err_code refuse_move(const struct control *c,
     }
     replica_status(c->replica, &status);
     const struct replica_member *m = present_member(&status, known->id);
-    return m != NULL && m->connected ? ERR_MEMBERSHIP_BUSY : ERR_OK;
+    return m != NULL && m->connected ? ERR_SERVER_EXISTS : ERR_OK;
 }
 
 /* Why the verb can't be taken, or ERR_OK. */

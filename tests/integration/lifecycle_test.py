@@ -40,7 +40,7 @@ def finish(c, writers, follower=None, kept=True):
 
 @test
 def second_sigterm_ends_at_once():
-    with Cluster(3, flags=("--election-timeout", "20s", "--heartbeat-interval", "100ms")) as c:
+    with Cluster(3, flags=("--election-timeout", "4s", "--heartbeat-interval", "100ms")) as c:
         prepare(c)
         leader, others = c.leader(), c.followers()
         for s in others:
@@ -49,7 +49,8 @@ def second_sigterm_ends_at_once():
         wait_for(lambda: leader.get("/readyz").status == 503, "the leader to be on its way out")
         assert leader.alive()
         leader.send(signal.SIGTERM)
-        equal(leader.process.wait(timeout=15), 0, "exit after two SIGTERMs")
+        equal(leader.wait_exit(), 0, "exit after two SIGTERMs")
+        assert "server.stopped" not in leader.tail(3), f"it waited for the orderly end\n{leader.tail()}"
         for s in others:
             s.resume()
 
@@ -160,6 +161,7 @@ def copy_of_a_data_directory_is_no_second_server():
         twin = Server(victim.id, copied, FAST)
         twin.log = c.base / "twin.log"
         with Writers(c, "ks") as w:
+            w.pace_s = 0.05  # it takes a while
             twin.start()
             equal(twin.wait_exit(), 3, f"exit of a copy beside its original\n{twin.tail()}")
             assert "raft.refused" in twin.tail(), twin.tail()
