@@ -50,18 +50,19 @@ static const struct replica_member *present_member(const struct replica_status *
     return NULL;
 }
 
-/* Would a majority of the voters be connected, were `without` gone? This server counts itself. */
+/* Would there be voters, and a majority of them connected, were `without` gone? This server counts
+ * itself. */
 static bool majority_stays(const struct replica_status *s, uint64_t without)
 {
     unsigned voters = 0, connected = 0;
     for (unsigned i = 0; i < s->member_count; i++) {
         const struct replica_member *m = &s->members[i];
-        if (m->voter) {
+        if (m->voter && m->id != without) {
             voters++;
-            connected += m->id != without && (m->connected || m->id == s->id);
+            connected += m->connected || m->id == s->id;
         }
     }
-    return connected > voters / 2 || voters == 1;
+    return connected > voters / 2;
 }
 
 /* The table has changed: the outcome is its result; the configuration follows at the next
@@ -140,8 +141,7 @@ static enum err_code refuse_loss(const struct control *c, const struct dir_serve
 {
     struct replica_status status;
     replica_status(c->replica, &status);
-    bool safe = known->role != ROLE_VOTER ||
-                (status.member_count > 1 && majority_stays(&status, known->id));
+    bool safe = known->role != ROLE_VOTER || majority_stays(&status, known->id);
     return safe ? ERR_OK : ERR_QUORUM_AT_RISK;
 }
 
