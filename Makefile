@@ -214,12 +214,13 @@ $(B)/tests/bench/replica_bench: $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)
 .DELETE_ON_ERROR:
 
 .PHONY: tests-build unit
-tests-build: $(TEST_BINS) $(TEST_PROGS) $(INTEGRATION_BINS) $(FUZZ_REPLAYS) $(CLIENT_DRIVER) $(EXAMPLE_BINS)
+tests-build: $(TEST_BINS) $(TEST_PROGS) $(INTEGRATION_BINS) $(FUZZ_REPLAYS) $(CLIENT_DRIVER)
 unit: $(TEST_BINS) ## The C test programs
 	prove $(patsubst %,./%,$(TEST_BINS))
 
 # The examples, as a user builds them: against the archive and its one header.
 EXAMPLE_BINS := $(B)/examples/router $(B)/examples/agent
+tests-build: $(EXAMPLE_BINS)
 $(EXAMPLE_BINS): $(B)/%: %.c src/client/cadastre.h $(B)/libcadastre.a
 	@mkdir -p $(@D)
 	@echo "  CC   $<"

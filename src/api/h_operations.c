@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operations: what is done to partitions beyond one command. */
 #include "api/endpoints.h"
+#include "base/clock.h"
 
 #include "base/parse.h"
 
@@ -17,12 +18,25 @@ static void put_node(struct buf *b, const char *member, const char *name)
     }
 }
 
-static void put_progress(struct buf *b, const struct dir_operation *op)
+/* Bytes a second since the present stage began: 0 when it has not copied anything. */
+static uint64_t copy_rate(const struct dir_operation *op, uint64_t now_ms)
 {
+    uint64_t since = op->stage_count > 0 ? op->stages[op->stage_count - 1].at_ms : now_ms;
+    uint64_t took = now_ms > since ? now_ms - since : 0;
+    bool copies = op->state == DIR_OPERATION_RUNNING && op->stage == DIR_STAGE_COPY;
+    return copies && took > 0 ? op->bytes_done * 1000 / took : 0;
+}
+
+static void put_progress(struct buf *b, const struct dir_operation *op, uint64_t now_ms)
+{
+    uint64_t rate = copy_rate(op, now_ms);
+    uint64_t left = op->bytes_total > op->bytes_done ? op->bytes_total - op->bytes_done : 0;
     buf_printf(b,
                ",\"progress\":{\"bytes_done\":%" PRIu64 ",\"bytes_total\":%" PRIu64
-               ",\"chunk\":%" PRIu64 ",\"lag_bytes\":%" PRIu64 "}",
-               op->bytes_done, op->bytes_total, op->chunk, op->lag_bytes);
+               ",\"chunk\":%" PRIu64 ",\"lag_bytes\":%" PRIu64 ",\"rate_bytes_per_s\":%" PRIu64
+               ",\"eta_ms\":%" PRIu64 "}",
+               op->bytes_done, op->bytes_total, op->chunk, op->lag_bytes, rate,
+               rate > 0 ? left * 1000 / rate : 0);
 }
 
 static void put_stages(struct buf *b, const struct dir_operation *op)
@@ -78,7 +92,7 @@ void operation_put_open(struct buf *b, const struct dir_operation *op)
     if (op->epoch_after != 0) {
         buf_printf(b, ",\"epoch_after\":%" PRIu64, op->epoch_after);
     }
-    put_progress(b, op);
+    put_progress(b, op, clock_wall_ms());
     put_stages(b, op);
     put_attention(b, op);
     buf_printf(b, ",\"rollback\":\"%s\"", is_past_cutover(op) ? "forward_only" : "safe");

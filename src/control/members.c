@@ -50,22 +50,19 @@ static const struct replica_member *present_member(const struct replica_status *
     return NULL;
 }
 
-/* Is a majority of the voters connected, and would one of the others be, were `without` gone? This
- * server counts itself. The last voter never goes. */
+/* Would there be voters, and a majority of them connected, were `without` gone? This server counts
+ * itself. */
 static bool majority_stays(const struct replica_status *s, uint64_t without)
 {
-    unsigned voters = 0, connected = 0, others = 0, others_connected = 0;
+    unsigned voters = 0, connected = 0;
     for (unsigned i = 0; i < s->member_count; i++) {
         const struct replica_member *m = &s->members[i];
-        bool heard = m->connected || m->id == s->id;
-        if (m->voter) {
+        if (m->voter && m->id != without) {
             voters++;
-            connected += heard;
-            others += m->id != without;
-            others_connected += heard && m->id != without;
+            connected += m->connected || m->id == s->id;
         }
     }
-    return connected > voters / 2 && others > 0 && others_connected > others / 2;
+    return connected > voters / 2;
 }
 
 /* The table has changed: the outcome is its result; the configuration follows at the next
@@ -161,7 +158,7 @@ static enum err_code refuse_move(const struct control *c,
     }
     replica_status(c->replica, &status);
     const struct replica_member *m = present_member(&status, known->id);
-    return m != NULL && m->connected ? ERR_MEMBERSHIP_BUSY : ERR_OK;
+    return m != NULL && m->connected ? ERR_SERVER_EXISTS : ERR_OK;
 }
 
 /* Why the verb can't be taken, or ERR_OK. */

@@ -127,17 +127,32 @@ function checkMeaning(step, response, body) {
   return problems;
 }
 
-async function run(step) {
-  const op = operations.get(step.op);
-  const sent = request(step, op);
-  const problems = checkRequest(step, op, sent);
-  const response = await fetch(url + sent.target, {
+function send(step, op, sent) {
+  return fetch(url + sent.target, {
     method: step.method ?? op.method,
     headers: sent.headers,
     body: sent.text,
     redirect: 'manual',
     signal: AbortSignal.timeout(STREAM_MS),
   });
+}
+
+// A step marked `eventually` is sent again until it is answered as it should be, for at most ten seconds.
+async function sendUntil(step, op, sent) {
+  const until = Date.now() + 10000;
+  for (;;) {
+    const response = await send(step, op, sent);
+    if (!step.eventually || response.status === step.status || Date.now() > until) return response;
+    await response.arrayBuffer();
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+async function run(step) {
+  const op = operations.get(step.op);
+  const sent = request(step, op);
+  const problems = checkRequest(step, op, sent);
+  const response = await sendUntil(step, op, sent);
   const type = mediaType(response.headers.get('content-type'));
   const documented = op.responses[response.status] ?? op.responses.default;
   const media = documented.content?.[type];

@@ -40,7 +40,7 @@ def finish(c, writers, follower=None, kept=True):
 
 @test
 def second_sigterm_ends_at_once():
-    with Cluster(3, flags=("--election-timeout", "20s", "--heartbeat-interval", "100ms")) as c:
+    with Cluster(3, flags=("--election-timeout", "4s", "--heartbeat-interval", "100ms")) as c:
         prepare(c)
         leader, others = c.leader(), c.followers()
         for s in others:
@@ -49,7 +49,8 @@ def second_sigterm_ends_at_once():
         wait_for(lambda: leader.get("/readyz").status == 503, "the leader to be on its way out")
         assert leader.alive()
         leader.send(signal.SIGTERM)
-        equal(leader.process.wait(timeout=15), 0, "exit after two SIGTERMs")
+        equal(leader.wait_exit(), 0, "exit after two SIGTERMs")
+        assert "server.stopped" not in leader.tail(3), f"it waited for the orderly end\n{leader.tail()}"
         for s in others:
             s.resume()
 
@@ -147,6 +148,26 @@ def single_server_takes_another_address_and_grows():
         c.check_all()
 
 
+def refused(answer):
+    return answer.status == 409 and answer.json["code"] == "quorum_at_risk"
+
+
+@test
+def last_voter_stays_and_two_can_become_one():
+    with Cluster(1, flags=FAST) as c:
+        prepare(c)
+        c.join(2, "--observer")
+        wait_for(lambda: role_of(c, 2).get("connected"), "the observer to be there")
+        assert refused(c.call("PATCH", "/v1/cluster/servers/1", {"role": "observer"})), "the last voter was demoted"
+        assert refused(c.call("DELETE", "/v1/cluster/servers/1")), "the last voter was removed"
+        c.call("PATCH", "/v1/cluster/servers/2", {"role": "voter"}).expect(200)
+        hand_over(c, c.servers[1])  # so it has its vote
+        c.call("DELETE", "/v1/cluster/servers/1").expect(200, 204)
+        equal(c.servers[0].wait_exit(), 3, f"exit of a removed server\n{c.servers[0].tail()}")
+        c.call("PUT", "/v1/nodes/after", {"address": "after:1", "lease": "static"}).expect(200)
+        c.check_all()
+
+
 @test
 def copy_of_a_data_directory_is_no_second_server():
     with Cluster(3, flags=FAST) as c:
@@ -160,6 +181,7 @@ def copy_of_a_data_directory_is_no_second_server():
         twin = Server(victim.id, copied, FAST)
         twin.log = c.base / "twin.log"
         with Writers(c, "ks") as w:
+            w.pace_s = 0.05  # it takes a while
             twin.start()
             equal(twin.wait_exit(), 3, f"exit of a copy beside its original\n{twin.tail()}")
             assert "raft.refused" in twin.tail(), twin.tail()
