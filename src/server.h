@@ -7,7 +7,8 @@
 
 /* Serves until asked to stop. Returns the exit status. */
 int server_run(const struct config *config);
-/* `cadastred check DIR`: 0 when all is well, 1 with a line per violation on stdout, 3 when it can't be read. */
+/* `cadastred check DIR`: 0 when all is well, 1 with a line per violation on stdout, 3 when it can't
+ * be read. */
 int server_check(const char *data_dir);
 
 #endif

@@ -8,7 +8,8 @@
 
 #ifdef RCU_TSAN
 
-/* Readers that never pause must not starve the one that retires; sections may nest, which such a lock can't. */
+/* Readers that never pause must not starve the one that retires; sections may nest, which such a
+ * lock can't. */
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 static _Thread_local unsigned depth;
 

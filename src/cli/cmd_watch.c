@@ -2,8 +2,8 @@
 /* watch: a line a change, for ever. A stream that ends is taken up again, at the next endpoint,
  * after the last change that was printed; what can't be taken up again is said with a line `reset`.
  */
-#include "cli/cmd.h"
 #include "base/lines.h"
+#include "cli/cmd.h"
 
 #include <errno.h>
 #include <inttypes.h>

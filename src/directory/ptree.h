@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A persistent ordered map: byte-string keys (memcmp order) to reference-counted objects, as a B+tree whose nodes are
- * reference-counted and copied on write (path copying: Driscoll, Sarnak, Sleator, Tarjan 1989; per-node prefix
- * truncation and 8-byte heads: Graefe & Larson 2001, "B-tree indexes and CPU caches").
+/* A persistent ordered map: byte-string keys (memcmp order) to reference-counted objects, as a
+ * B+tree whose nodes are reference-counted and copied on write (path copying: Driscoll, Sarnak,
+ * Sleator, Tarjan 1989; per-node prefix truncation and 8-byte heads: Graefe & Larson 2001, "B-tree
+ * indexes and CPU caches").
  *
- * A `struct ptree` is a value: copying it with ptree_ref() is O(1) and gives an independent map. A node with one
- * reference is changed in place, so a run of changes between two ptree_ref() costs one copy per touched node. One
- * thread changes a given value; any thread may read one that nobody changes. Keys are copied into the tree. */
+ * A `struct ptree` is a value: copying it with ptree_ref() is O(1) and gives an independent map. A
+ * node with one reference is changed in place, so a run of changes between two ptree_ref() costs
+ * one copy per touched node. One thread changes a given value; any thread may read one that nobody
+ * changes. Keys are copied into the tree. */
 #ifndef DIRECTORY_PTREE_H
 #define DIRECTORY_PTREE_H
 
@@ -24,7 +26,8 @@ struct ptree {
 struct ptree ptree_ref(const struct ptree *t);
 void ptree_unref(struct ptree *t);
 
-/* Takes over one reference of `value`. Returns the value that was there, with its reference, or NULL. */
+/* Takes over one reference of `value`. Returns the value that was there, with its reference, or
+ * NULL. */
 void *ptree_put(struct ptree *t, struct slice key, void *value) MUST_CHECK;
 /* Returns the removed value with its reference, or NULL when there was none. */
 void *ptree_remove(struct ptree *t, struct slice key) MUST_CHECK;

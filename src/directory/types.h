@@ -206,8 +206,9 @@ struct dir_node {
     dir_rev created, mod_revision;
     dir_rev route_revision;   /* when something a route shows (the address) last changed */
     uint64_t partition_count; /* copies it holds */
-    dir_rev task_revision; /* when something that its tasks show last changed, but for names and addresses of others */
-    struct dir_label tags[]; /* the labels, then the capacities */
+    dir_rev task_revision;    /* when something that its tasks show last changed, but for names and
+                                 addresses of others */
+    struct dir_label tags[];  /* the labels, then the capacities */
 };
 
 static inline const struct dir_label *dir_node_capacity(const struct dir_node *n)
@@ -222,7 +223,9 @@ static inline size_t dir_node_size(const struct dir_node *n)
 }
 
 /* Of one that may yet get all labels there may be. */
-enum { DIR_NODE_SIZE_MAX = sizeof(struct dir_node) + 2 * DIR_LABELS_MAX * sizeof(struct dir_label) };
+enum {
+    DIR_NODE_SIZE_MAX = sizeof(struct dir_node) + 2 * DIR_LABELS_MAX * sizeof(struct dir_label)
+};
 
 /* A member of the directory's own Raft group. */
 struct dir_server {

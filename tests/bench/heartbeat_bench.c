@@ -3,8 +3,9 @@
  *
  *   heartbeat_bench PORT PID NODES SECONDS INTERVAL_MS
  *
- * Registers the nodes, then renews each once an interval, over CONNECTIONS keep-alive connections. Prints one JSON
- * object: heartbeats, errors, p50_us, p99_us, and the share of one core that process PID used meanwhile. */
+ * Registers the nodes, then renews each once an interval, over CONNECTIONS keep-alive connections.
+ * Prints one JSON object: heartbeats, errors, p50_us, p99_us, and the share of one core that
+ * process PID used meanwhile. */
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -84,7 +85,8 @@ static void take(struct slot *s)
     s->node = 0;
 }
 
-/* Asks for `count` nodes, from `first` on, at `per_s` a second (0: as fast as they are answered). */
+/* Asks for `count` nodes, from `first` on, at `per_s` a second (0: as fast as they are answered).
+ */
 static void run(uint64_t nodes, uint64_t count, uint64_t per_s)
 {
     struct epoll_event events[EVENTS];

@@ -253,11 +253,11 @@ static void do_copy(char *const *w)
 }
 
 const struct driver_command driver_agent_commands[] = {
-    {"agent", 7, do_agent},       {"start", 1, do_start},   {"stop", 2, do_stop},
-    {"free", 1, do_free},         {"may", 4, do_may},       {"must", 4, do_must},
-    {"state", 1, do_state},       {"take", 2, do_take},     {"report", 4, do_report},
-    {"cleaned", 4, do_cleaned},   {"insync", 6, do_insync},
-    {"set-copy", 4, do_set_copy}, {"copy", 3, do_copy},     {NULL, 0, NULL},
+    {"agent", 7, do_agent},     {"start", 1, do_start},   {"stop", 2, do_stop},
+    {"free", 1, do_free},       {"may", 4, do_may},       {"must", 4, do_must},
+    {"state", 1, do_state},     {"take", 2, do_take},     {"report", 4, do_report},
+    {"cleaned", 4, do_cleaned}, {"insync", 6, do_insync}, {"set-copy", 4, do_set_copy},
+    {"copy", 3, do_copy},       {NULL, 0, NULL},
 };
 
 void driver_agent_end(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sessions begin, lapse and are given up at random, while partitions split and merge: what must hold
- * at every revision, whatever order it came in.
+/* Sessions begin, lapse and are given up at random, while partitions split and merge: what must
+ * hold at every revision, whatever order it came in.
  *
  *   an epoch never falls, and stands for one node and one session of it;
  *   who is granted something has a session that may hold it (dir_check);
