@@ -55,6 +55,9 @@ RAFT_SRC      := $(wildcard src/raft/*.c)
 CONTROL_SRC   := $(wildcard src/control/*.c)
 API_SRC       := $(wildcard src/api/*.c)
 CLI_SRC       := $(wildcard src/cli/*.c)
+CLIENT_SRC    := $(wildcard src/client/*.c)
+# What of src/base is in the client library.
+CLIENT_BASE   := $(patsubst %,src/base/%.c,assert buf clock err hash lines mem parse)
 TOP_SRC       := $(filter-out src/main.c,$(wildcard src/*.c))
 
 obj = $(patsubst %.c,$(B)/%.o,$(1))
@@ -63,7 +66,7 @@ LIB_OBJ   := $(call obj,$(BASE_SRC) $(DIRECTORY_SRC) $(RAFT_SRC) $(CONTROL_SRC) 
              $(B)/src/api/openapi.o
 
 .PHONY: all
-all: $(B)/cadastred $(B)/cadastre ## The server and the command line tool, in build/release
+all: $(B)/cadastred $(B)/cadastre client ## The server, the command line tool and the client library, in build/release
 
 $(B)/libcadastred.a: $(LIB_OBJ)
 	@rm -f $@
@@ -76,6 +79,44 @@ $(B)/cadastred: $(B)/src/main.o $(B)/libcadastred.a
 $(B)/cadastre: $(call obj,$(CLI_SRC) $(BASE_SRC))
 	@echo "  LD   $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(CLI_LIBS) $(shell pkg-config --libs liburcu libxxhash) -lpthread
+
+# --- libcadastre: position-independent, and only cadastre_* is seen from outside ---
+
+SOVERSION    := 0
+CLIENT_LIBS   = $(shell pkg-config --libs libcurl jansson)
+CLIENT_OBJ   := $(patsubst %.c,$(B)/pic/%.o,$(CLIENT_SRC) $(CLIENT_BASE))
+CLIENT_SO    := $(B)/libcadastre.so.$(VERSION)
+PIC_CFLAGS    = $(filter-out -fPIE,$(ALL_CFLAGS)) -fPIC -fvisibility=hidden -DXXH_INLINE_ALL
+
+.PHONY: client
+client: $(B)/libcadastre.a $(CLIENT_SO) $(B)/libcadastre.pc ## The client library, static and shared
+
+$(B)/pic/%.o: %.c
+	@mkdir -p $(@D)
+	@echo "  CC   $< (pic)"
+	$(Q)$(CC) $(PIC_CFLAGS) -c -o $@ $<
+
+$(B)/libcadastre.a: $(CLIENT_OBJ)
+	@rm -f $@
+	$(Q)ld -r -o $(B)/pic/libcadastre.o $^
+	$(Q)objcopy --localize-hidden $(B)/pic/libcadastre.o
+	$(Q)ar rcs $@ $(B)/pic/libcadastre.o
+
+$(CLIENT_SO): $(CLIENT_OBJ)
+	@echo "  LD   $@"
+	$(Q)$(CC) -shared $(filter-out -pie,$(ALL_LDFLAGS)) -Wl,-soname,libcadastre.so.$(SOVERSION) -o $@ $^ \
+	    $(CLIENT_LIBS) -lpthread
+	$(Q)ln -sf $(@F) $(B)/libcadastre.so.$(SOVERSION)
+	$(Q)ln -sf $(@F) $(B)/libcadastre.so
+
+$(B)/libcadastre.pc: src/client/libcadastre.pc.in VERSION
+	@mkdir -p $(@D)
+	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' $< >$@
+
+# The same objects with their insides, for tests.
+$(B)/libcadastreclient.a: $(call obj,$(CLIENT_SRC))
+	@rm -f $@
+	$(Q)ar rcs $@ $^
 
 $(B)/gen/directory/command.pb-c.c $(B)/gen/directory/command.pb-c.h &: src/directory/command.proto
 	@mkdir -p $(B)/gen/directory
@@ -99,7 +140,7 @@ TAP_OBJ   := $(B)/tests/harness/tap.o
 TEST_SRC  := $(wildcard tests/unit/*_test.c tests/property/*_test.c tests/sim/*_test.c)
 TEST_BINS := $(patsubst %.c,$(B)/%,$(TEST_SRC))
 # Programs for longer runs than a test may take, and the server that shows src/raft alone.
-TEST_PROGS := $(B)/tests/sim/raft_fuzz $(B)/tests/harness/counter_server
+TEST_PROGS := $(B)/tests/sim/raft_fuzz $(B)/tests/harness/counter_server $(B)/tests/harness/client_driver
 # Helpers that several tests share: any tests/<kind>/*.c that is neither a test nor such a program.
 TEST_LIB_SRC := $(filter-out %_test.c tests/harness/tap.c $(patsubst $(B)/%,%.c,$(TEST_PROGS)),$(wildcard tests/unit/*.c tests/property/*.c tests/sim/*.c tests/harness/*.c))
 TEST_LIB_OBJ := $(call obj,$(TEST_LIB_SRC))
@@ -109,10 +150,10 @@ $(B)/libcadastrecli.a: $(call obj,$(filter-out src/cli/main.c,$(CLI_SRC)))
 	@rm -f $@
 	$(Q)ar rcs $@ $^
 
-$(TEST_BINS) $(TEST_PROGS): $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastrecli.a $(B)/libcadastred.a
+$(TEST_BINS) $(TEST_PROGS): $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastrecli.a $(B)/libcadastreclient.a $(B)/libcadastred.a
 	@echo "  LD   $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $< $(TEST_LIB_OBJ) $(TAP_OBJ) $(B)/libcadastrecli.a \
-	    $(B)/libcadastred.a $(SERVER_LIBS) -lpthread
+	    $(B)/libcadastreclient.a $(B)/libcadastred.a $(SERVER_LIBS) -lpthread
 
 # Tests with real servers as processes of their own.
 INTEGRATION_BINS := $(patsubst %.c,$(B)/%,$(wildcard tests/integration/*_test.c))
@@ -154,9 +195,9 @@ BENCH_COMMON := $(B)/tests/bench/load.o $(TAP_OBJ) $(B)/tests/harness/world.o
 BENCH_SRC  := $(filter-out tests/bench/load.c tests/bench/replica_bench.c,$(wildcard tests/bench/*.c))
 BENCH_BINS := $(patsubst %.c,$(B)/%,$(BENCH_SRC))
 
-$(BENCH_BINS): $(B)/%: $(B)/%.o $(BENCH_COMMON) $(B)/libcadastred.a
+$(BENCH_BINS): $(B)/%: $(B)/%.o $(BENCH_COMMON) $(B)/libcadastreclient.a $(B)/libcadastred.a
 	@echo "  LD   $@"
-	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $< $(BENCH_COMMON) $(B)/libcadastred.a $(SERVER_LIBS) -lpthread
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $< $(BENCH_COMMON) $(B)/libcadastreclient.a $(B)/libcadastred.a $(SERVER_LIBS) -lpthread
 
 $(B)/tests/bench/replica_bench: $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastred.a $(TEST_PROGS)
 	@echo "  LD   $@"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* route get|batch|range, validate, map. */
 #include "cli/cmd.h"
-#include "cli/lines.h"
+#include "base/lines.h"
 
 #include "base/parse.h"
 

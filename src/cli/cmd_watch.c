@@ -3,7 +3,7 @@
  * after the last change that was printed; what can't be taken up again is said with a line `reset`.
  */
 #include "cli/cmd.h"
-#include "cli/lines.h"
+#include "base/lines.h"
 
 #include <errno.h>
 #include <inttypes.h>

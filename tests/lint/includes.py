@@ -11,7 +11,8 @@ FOLDERS = {
     "raft": {"base", "raft"},
     "control": {"base", "directory", "control"},
     "api": {"base", "directory", "control", "api"},
-    "cli": {"base", "cli"},
+    "client": {"base", "client"},
+    "cli": {"base", "client", "cli"},
 }
 CROSSING = {("control", "raft/replica.h"), ("api", "raft/replica.h")}
 # A library that only some files may know.
@@ -21,8 +22,8 @@ LIBRARIES = {
     "raft/": r"src/raft/\w+\.[ch]|tests/.*",
     "uv.h": r"src/raft/\w+\.[ch]|src/control/\w+\.[ch]|src/server\.c|tests/.*",
     "microhttpd.h": r"src/api/mhd\.c",
-    "jansson.h": r"src/(api|cli)/\w+\.[ch]|src/join\.c|tests/.*",
-    "curl/curl.h": r"src/cli/\w+\.[ch]|src/join\.c|tests/.*",
+    "jansson.h": r"src/(api|cli|client)/\w+\.[ch]|src/join\.c|tests/.*",
+    "curl/curl.h": r"src/(cli|client)/\w+\.[ch]|src/join\.c|tests/.*",
     "xxhash.h": r"src/base/hash\.c",
     "urcu": r"src/base/rcu\.[ch]",
     "assert.h": r"$^",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/lines.h"
+#include "base/lines.h"
 
 #include "base/parse.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes in pieces to whole lines, and lines to Server-Sent Events. */
-#ifndef CLI_LINES_H
-#define CLI_LINES_H
+#ifndef BASE_LINES_H
+#define BASE_LINES_H
 
 #include "base/buf.h"
 
