@@ -113,6 +113,22 @@ $(B)/libcadastre.pc: src/client/libcadastre.pc.in VERSION
 	@mkdir -p $(@D)
 	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' $< >$@
 
+# --- examples/shardkv: a data node and its load generator, on the client library alone ---
+
+SHARDKV_LIBS  = $(shell pkg-config --libs libmicrohttpd sqlite3) $(CLIENT_LIBS) -lpthread
+SHARDKV_NODE := $(call obj,$(filter-out examples/shardkv/load.c,$(wildcard examples/shardkv/*.c)))
+
+.PHONY: shardkv
+shardkv: $(B)/shardkv $(B)/shardkv-load ## The example of a data node, and its load generator
+
+$(B)/shardkv: $(SHARDKV_NODE) $(B)/libcadastre.a
+	@echo "  LD   $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(SHARDKV_LIBS)
+
+$(B)/shardkv-load: $(call obj,examples/shardkv/load.c) $(B)/libcadastre.a
+	@echo "  LD   $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(CLIENT_LIBS) -lpthread
+
 # The same objects with their insides, for tests.
 $(B)/libcadastreclient.a: $(call obj,$(CLIENT_SRC))
 	@rm -f $@
@@ -208,7 +224,7 @@ $(B)/tests/bench/replica_bench: $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)
 .DELETE_ON_ERROR:
 
 .PHONY: tests-build unit
-tests-build: $(TEST_BINS) $(TEST_PROGS) $(INTEGRATION_BINS) $(FUZZ_REPLAYS)
+tests-build: shardkv $(TEST_BINS) $(TEST_PROGS) $(INTEGRATION_BINS) $(FUZZ_REPLAYS)
 unit: $(TEST_BINS) ## The C test programs
 	prove $(patsubst %,./%,$(TEST_BINS))
 

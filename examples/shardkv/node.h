@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A node's partitions: what the agent is told of them, and what may be done with them. */
+#ifndef SHARDKV_NODE_H
+#define SHARDKV_NODE_H
+
+#include "client/cadastre.h"
+#include "examples/shardkv/peer.h"
+#include "examples/shardkv/store.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { WRITE_MS = 5000, JOBS_MAX = 1024, MEMBERS_MAX = 16 };
+
+struct part {
+    struct part *next; /* parts are never freed */
+    struct cadastre_partition *handle;
+    char keyspace[CADASTRE_NAME_MAX + 1];
+    uint64_t id;
+    pthread_mutex_t writer; /* held by a primary's write from when it is applied to its answer */
+    struct peer peer;       /* guarded by `writer` */
+    pthread_mutex_t lock;   /* guards what follows; taken after `writer` */
+    struct store *store;    /* NULL: no copy is open */
+    enum cadastre_role role;
+    uint64_t epoch, copy; /* of the grant */
+};
+
+struct job {
+    struct job *next;
+    struct part *part;
+    struct cadastre_task *task; /* owns */
+};
+
+struct node {
+    struct cadastre_agent *agent;
+    const char *data_dir;
+    pthread_mutex_t lock; /* guards the lists */
+    pthread_cond_t changed;
+    struct part *parts;
+    struct job *jobs;
+    unsigned job_count;
+    bool ending; /* the worker stops when its list is empty */
+    _Atomic bool stopping;
+};
+
+/* What becomes of a request. */
+enum outcome {
+    DONE,
+    WRONG_EPOCH, /* 421: the router has to look again */
+    NOT_NOW,     /* 503: surely not applied */
+    UNKNOWN,     /* 503: perhaps applied; the same mutation id may be sent again */
+    MISSING,     /* 404 */
+    ELSEWHERE    /* 409: the log does not go on from there */
+};
+
+/* The agent's callbacks, with the node as their argument. */
+extern const struct cadastre_agent_callbacks node_callbacks;
+
+/* NULL when nothing was ever heard of it. */
+struct part *node_part(struct node *n, const char *keyspace, uint64_t id);
+
+struct mutation {
+    uint64_t epoch;
+    const char *id, *key, *value;
+};
+/* As the primary: acknowledged (DONE) only when every node of the grant's must_have has it. */
+enum outcome node_write(struct node *n,
+                        struct part *p,
+                        const struct mutation *m,
+                        uint64_t *ret_position,
+                        bool *ret_repeated);
+/* `*ret_value` is for the caller to free. */
+enum outcome node_read(struct node *n,
+                       struct part *p,
+                       uint64_t epoch,
+                       const char *key,
+                       char **ret_value,
+                       uint64_t *ret_position);
+/* As a copy: takes what the primary of `epoch` sends to this session. */
+struct batch {
+    uint64_t epoch, session, after, after_epoch;
+    const struct change *changes;
+    unsigned count;
+};
+enum outcome
+node_follow(struct node *n, struct part *p, const struct batch *b, uint64_t *ret_position);
+
+/* Carries out what callbacks handed over, until node_end(). */
+void *node_work(void *node);
+/* Admits nothing more, waits for the writes that were admitted. */
+void node_settle(struct node *n);
+/* When the agent has stopped: ends node_work(). */
+void node_end(struct node *n);
+/* Closes what is open. */
+void node_close(struct node *n);
+
+/* The HTTP side (http.c). NULL when it can't listen. */
+struct MHD_Daemon *http_start(struct node *n, const char *address);
+
+#endif

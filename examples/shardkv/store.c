@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "examples/shardkv/store.h"
+
+#include <inttypes.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+static const char schema[] =
+    "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
+    "CREATE TABLE IF NOT EXISTS meta(one INTEGER PRIMARY KEY CHECK(one=1), copy INTEGER NOT NULL,"
+    " running INTEGER NOT NULL);"
+    "CREATE TABLE IF NOT EXISTS kv(key TEXT PRIMARY KEY, value TEXT NOT NULL,"
+    " position INTEGER NOT NULL) WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS log(position INTEGER PRIMARY KEY, epoch INTEGER NOT NULL,"
+    " id TEXT NOT NULL UNIQUE, key TEXT NOT NULL, value TEXT NOT NULL, old_value TEXT,"
+    " old_position INTEGER);";
+
+enum statement {
+    BEGIN,
+    COMMIT,
+    ROLLBACK,
+    META_NEW,
+    META_GET,
+    META_PUT,
+    KV_GET,
+    KV_PUT,
+    KV_DELETE,
+    KV_ALL,
+    LOG_PUT,
+    LOG_DELETE,
+    LOG_AT,
+    LOG_ID,
+    LOG_AFTER,
+    LOG_LAST,
+    LOG_COUNT,
+    STATEMENTS
+};
+
+static const char *const texts[STATEMENTS] = {
+    [BEGIN] = "BEGIN IMMEDIATE",
+    [COMMIT] = "COMMIT",
+    [ROLLBACK] = "ROLLBACK",
+    [META_NEW] = "INSERT OR IGNORE INTO meta VALUES(1,?1,0)",
+    [META_GET] = "SELECT copy,running FROM meta",
+    [META_PUT] = "UPDATE meta SET running=?1",
+    [KV_GET] = "SELECT value,position FROM kv WHERE key=?1",
+    [KV_PUT] = "INSERT OR REPLACE INTO kv VALUES(?1,?2,?3)",
+    [KV_DELETE] = "DELETE FROM kv WHERE key=?1",
+    [KV_ALL] = "SELECT key,value,position FROM kv",
+    [LOG_PUT] = "INSERT INTO log VALUES(?1,?2,?3,?4,?5,?6,?7)",
+    [LOG_DELETE] = "DELETE FROM log WHERE position=?1",
+    [LOG_AT] = "SELECT epoch,key,value,old_value,old_position FROM log WHERE position=?1",
+    [LOG_ID] = "SELECT position FROM log WHERE id=?1",
+    [LOG_AFTER] = "SELECT position,epoch,id,key,value FROM log WHERE position>?1"
+                  " ORDER BY position LIMIT ?2",
+    [LOG_LAST] = "SELECT position,epoch FROM log ORDER BY position DESC LIMIT 1",
+    [LOG_COUNT] = "SELECT count(*) FROM log",
+};
+
+struct store {
+    sqlite3 *db;
+    sqlite3_stmt *statements[STATEMENTS];
+    uint64_t position, epoch, running; /* as of the last commit, or of the open transaction */
+};
+
+/* --- SQLite, shorter --- */
+
+static sqlite3_stmt *use(struct store *s, enum statement which)
+{
+    (void)sqlite3_reset(s->statements[which]);
+    return s->statements[which];
+}
+
+static bool bind_u64(sqlite3_stmt *q, int at, uint64_t v)
+{
+    return sqlite3_bind_int64(q, at, (sqlite3_int64)v) == SQLITE_OK;
+}
+
+/* Borrows the text until the statement is reset; NULL is NULL. */
+static bool bind_text(sqlite3_stmt *q, int at, const char *v)
+{
+    return sqlite3_bind_text(q, at, v, -1, SQLITE_STATIC) == SQLITE_OK;
+}
+
+static bool done(sqlite3_stmt *q)
+{
+    bool ok = sqlite3_step(q) == SQLITE_DONE;
+    (void)sqlite3_reset(q);
+    return ok;
+}
+
+static uint64_t column_u64(sqlite3_stmt *q, int at)
+{
+    return (uint64_t)sqlite3_column_int64(q, at);
+}
+
+static const char *column_text(sqlite3_stmt *q, int at)
+{
+    return (const char *)sqlite3_column_text(q, at);
+}
+
+static uint64_t digest(const char *key, const char *value, uint64_t position)
+{
+    XXH64_hash_t h = XXH3_64bits_withSeed(key, strlen(key), position);
+    return XXH3_64bits_withSeed(value, strlen(value), h);
+}
+
+/* --- opening --- */
+
+static bool load(struct store *s, uint64_t copy)
+{
+    if (sqlite3_exec(s->db, schema, NULL, NULL, NULL) != SQLITE_OK) {
+        return false;
+    }
+    for (unsigned i = 0; i < STATEMENTS; i++) {
+        if (sqlite3_prepare_v2(s->db, texts[i], -1, &s->statements[i], NULL) != SQLITE_OK) {
+            return false;
+        }
+    }
+    sqlite3_stmt *q = use(s, META_NEW);
+    if (!bind_u64(q, 1, copy) || !done(q)) {
+        return false;
+    }
+    q = use(s, META_GET);
+    bool ok = sqlite3_step(q) == SQLITE_ROW && column_u64(q, 0) == copy;
+    s->running = column_u64(q, 1);
+    (void)sqlite3_reset(q);
+    q = use(s, LOG_LAST);
+    if (sqlite3_step(q) == SQLITE_ROW) {
+        s->position = column_u64(q, 0);
+        s->epoch = column_u64(q, 1);
+    }
+    (void)sqlite3_reset(q);
+    return ok;
+}
+
+struct store *store_open(const char *path, uint64_t copy)
+{
+    struct store *s = calloc(1, sizeof *s);
+    if (s != NULL && (sqlite3_open(path, &s->db) != SQLITE_OK || !load(s, copy))) {
+        store_close(s);
+        return NULL;
+    }
+    return s;
+}
+
+void store_close(struct store *s)
+{
+    if (s != NULL) {
+        for (unsigned i = 0; i < STATEMENTS; i++) {
+            (void)sqlite3_finalize(s->statements[i]);
+        }
+        (void)sqlite3_close(s->db);
+        free(s);
+    }
+}
+
+int64_t store_delete(const char *path)
+{
+    static const char *const ends[] = {"", "-wal", "-shm"};
+    int64_t bytes = 0;
+    for (unsigned i = 0; i < 3; i++) {
+        char file[4096];
+        struct stat st;
+        (void)snprintf(file, sizeof file, "%s%s", path, ends[i]);
+        if (stat(file, &st) == 0) {
+            bytes += st.st_size;
+            if (unlink(file) != 0) {
+                return -1;
+            }
+        }
+    }
+    return bytes;
+}
+
+uint64_t store_position(const struct store *s)
+{
+    return s->position;
+}
+
+uint64_t store_epoch(const struct store *s)
+{
+    return s->epoch;
+}
+
+/* --- changing, inside a transaction --- */
+
+static bool add(struct store *s, const struct change *c)
+{
+    sqlite3_stmt *old = use(s, KV_GET), *log = use(s, LOG_PUT), *kv = use(s, KV_PUT);
+    bool ok = bind_text(old, 1, c->key);
+    int step = ok ? sqlite3_step(old) : SQLITE_ERROR;
+    ok = step == SQLITE_ROW || step == SQLITE_DONE;
+    const char *old_value = step == SQLITE_ROW ? column_text(old, 0) : NULL;
+    uint64_t old_position = step == SQLITE_ROW ? column_u64(old, 1) : 0;
+    ok = ok && bind_u64(log, 1, c->position) && bind_u64(log, 2, c->epoch) &&
+         bind_text(log, 3, c->id) && bind_text(log, 4, c->key) && bind_text(log, 5, c->value) &&
+         bind_text(log, 6, old_value) && bind_u64(log, 7, old_position) && done(log);
+    if (ok && old_value != NULL) {
+        s->running -= digest(c->key, old_value, old_position);
+    }
+    (void)sqlite3_reset(old);
+    ok = ok && bind_text(kv, 1, c->key) && bind_text(kv, 2, c->value) &&
+         bind_u64(kv, 3, c->position) && done(kv);
+    s->running += digest(c->key, c->value, c->position);
+    s->position = c->position;
+    s->epoch = c->epoch;
+    return ok;
+}
+
+/* Takes the last change back. */
+static bool undo(struct store *s)
+{
+    sqlite3_stmt *log = use(s, LOG_AT), *gone = use(s, LOG_DELETE);
+    if (!bind_u64(log, 1, s->position) || sqlite3_step(log) != SQLITE_ROW) {
+        return false;
+    }
+    const char *key = column_text(log, 1), *old_value = column_text(log, 3);
+    uint64_t old_position = column_u64(log, 4), before = 0;
+    sqlite3_stmt *kv = use(s, old_value != NULL ? KV_PUT : KV_DELETE);
+    bool ok = bind_text(kv, 1, key);
+    s->running -= digest(key, column_text(log, 2), s->position);
+    if (old_value != NULL) {
+        ok = ok && bind_text(kv, 2, old_value) && bind_u64(kv, 3, old_position);
+        s->running += digest(key, old_value, old_position);
+    }
+    ok = ok && done(kv);
+    (void)sqlite3_reset(log);
+    ok = ok && bind_u64(gone, 1, s->position) && done(gone);
+    s->position--;
+    ok = ok && store_epoch_at(s, s->position, &before);
+    s->epoch = before;
+    return ok;
+}
+
+static bool undo_after(struct store *s, uint64_t position)
+{
+    bool ok = true;
+    while (ok && s->position > position) {
+        ok = undo(s);
+    }
+    return ok;
+}
+
+/* Commits when `ok`; else nothing of the transaction stays, and `s` is as it was `before`. */
+static bool finish(struct store *s, const struct store *before, bool ok)
+{
+    sqlite3_stmt *q = use(s, META_PUT);
+    ok = ok && bind_u64(q, 1, s->running) && done(q) && done(use(s, COMMIT));
+    if (!ok) {
+        (void)done(use(s, ROLLBACK));
+        *s = *before;
+    }
+    return ok;
+}
+
+enum store_result store_put(struct store *s,
+                            uint64_t epoch,
+                            const char *id,
+                            const char *key,
+                            const char *value,
+                            uint64_t *ret_position)
+{
+    const struct store before = *s;
+    sqlite3_stmt *q = use(s, LOG_ID);
+    int step = bind_text(q, 1, id) ? sqlite3_step(q) : SQLITE_ERROR;
+    *ret_position = step == SQLITE_ROW ? column_u64(q, 0) : s->position + 1;
+    (void)sqlite3_reset(q);
+    if (step != SQLITE_DONE) {
+        return step == SQLITE_ROW ? STORE_REPEATED : STORE_IO;
+    }
+    const struct change c = {*ret_position, epoch, id, key, value};
+    bool ok = done(use(s, BEGIN)) && add(s, &c);
+    return finish(s, &before, ok) ? STORE_OK : STORE_IO;
+}
+
+/* One of the primary's changes: there already, or in the place of what is there, or new. */
+static bool follow_one(struct store *s, const struct change *c)
+{
+    uint64_t epoch = 0;
+    if (c->position <= s->position) {
+        if (!store_epoch_at(s, c->position, &epoch)) {
+            return false;
+        }
+        if (epoch == c->epoch) {
+            return true;
+        }
+        if (!undo_after(s, c->position - 1)) {
+            return false;
+        }
+    }
+    return c->position == s->position + 1 && add(s, c);
+}
+
+enum store_result store_follow(struct store *s,
+                               uint64_t after,
+                               uint64_t after_epoch,
+                               const struct change *changes,
+                               unsigned count,
+                               uint64_t *ret_position)
+{
+    const struct store before = *s;
+    uint64_t epoch = 0;
+    *ret_position = s->position;
+    if (after > s->position) {
+        return STORE_ELSEWHERE;
+    }
+    bool ok = store_epoch_at(s, after, &epoch) && done(use(s, BEGIN));
+    bool elsewhere = ok && epoch != after_epoch;
+    if (elsewhere) {
+        ok = undo_after(s, after - 1); /* entry 0 is the same everywhere */
+    }
+    for (unsigned i = 0; ok && !elsewhere && i < count; i++) {
+        ok = follow_one(s, &changes[i]);
+    }
+    *ret_position = elsewhere ? s->position : after + count;
+    if (!finish(s, &before, ok)) {
+        return STORE_IO;
+    }
+    return elsewhere ? STORE_ELSEWHERE : STORE_OK;
+}
+
+/* --- reading --- */
+
+bool store_epoch_at(struct store *s, uint64_t position, uint64_t *ret_epoch)
+{
+    sqlite3_stmt *q = use(s, LOG_AT);
+    *ret_epoch = 0;
+    if (position == 0) {
+        return true;
+    }
+    bool ok = bind_u64(q, 1, position) && sqlite3_step(q) == SQLITE_ROW;
+    *ret_epoch = ok ? column_u64(q, 0) : 0;
+    (void)sqlite3_reset(q);
+    return ok;
+}
+
+bool store_changes(struct store *s,
+                   uint64_t after,
+                   unsigned max,
+                   void (*fn)(void *arg, const struct change *c),
+                   void *arg)
+{
+    sqlite3_stmt *q = use(s, LOG_AFTER);
+    int step = bind_u64(q, 1, after) && bind_u64(q, 2, max) ? SQLITE_ROW : SQLITE_ERROR;
+    while (step == SQLITE_ROW && (step = sqlite3_step(q)) == SQLITE_ROW) {
+        const struct change c = {column_u64(q, 0), column_u64(q, 1), column_text(q, 2),
+                                 column_text(q, 3), column_text(q, 4)};
+        fn(arg, &c);
+    }
+    (void)sqlite3_reset(q);
+    return step == SQLITE_DONE;
+}
+
+char *store_get(struct store *s, const char *key, uint64_t *ret_position)
+{
+    sqlite3_stmt *q = use(s, KV_GET);
+    char *value = NULL;
+    if (bind_text(q, 1, key) && sqlite3_step(q) == SQLITE_ROW) {
+        value = strdup(column_text(q, 0));
+        *ret_position = column_u64(q, 1);
+    }
+    (void)sqlite3_reset(q);
+    return value;
+}
+
+bool store_sums(struct store *s, struct store_sums *ret_sums)
+{
+    struct store_sums sums = {.running = s->running};
+    sqlite3_stmt *q = use(s, KV_ALL);
+    int step;
+    while ((step = sqlite3_step(q)) == SQLITE_ROW) {
+        sums.items++;
+        sums.sum += digest(column_text(q, 0), column_text(q, 1), column_u64(q, 2));
+    }
+    (void)sqlite3_reset(q);
+    q = use(s, LOG_COUNT);
+    bool ok = step == SQLITE_DONE && sqlite3_step(q) == SQLITE_ROW;
+    sums.mutations = ok ? column_u64(q, 0) : 0;
+    (void)sqlite3_reset(q);
+    *ret_sums = sums;
+    return ok;
+}
