@@ -143,7 +143,8 @@ struct cadastre_task *cl_task_read(const json_t *json)
               cl_json_text(json, "keyspace", t->keyspace, sizeof t->keyspace);
     ok = ok && read_must_have(json, t) && read_bounds(json, t);
     ok = ok && (t->kind != CADASTRE_GRANT ||
-                (t->role != CADASTRE_ROLE_NONE && t->authority != 0 && t->epoch != CADASTRE_NONE));
+                (t->role != CADASTRE_ROLE_NONE && t->epoch != CADASTRE_NONE &&
+                 (t->role != CADASTRE_ROLE_PRIMARY || t->authority != 0)));
     if (!ok) {
         cadastre_task_free(t);
         return NULL;
