@@ -69,6 +69,7 @@ LIB_OBJ   := $(call obj,$(BASE_SRC) $(DIRECTORY_SRC) $(RAFT_SRC) $(CONTROL_SRC) 
 all: $(B)/cadastred $(B)/cadastre client ## The server, the command line tool and the client library, in build/release
 
 $(B)/libcadastred.a: $(LIB_OBJ)
+	@pkg-config --exact-version=0.15.0 raft || { echo "libraft 0.15.0 is needed: src/raft/guard.h is for it alone" >&2; exit 1; }
 	@rm -f $@
 	$(Q)ar rcs $@ $^
 
@@ -89,7 +90,7 @@ CLIENT_SO    := $(B)/libcadastre.so.$(VERSION)
 PIC_CFLAGS    = $(filter-out -fPIE,$(ALL_CFLAGS)) -fPIC -fvisibility=hidden -DXXH_INLINE_ALL
 
 .PHONY: client
-client: $(B)/libcadastre.a $(CLIENT_SO) $(B)/libcadastre.pc ## The client library, static and shared
+client: $(B)/libcadastre.a $(CLIENT_SO) ## The client library, static and shared
 
 $(B)/pic/%.o: %.c
 	@mkdir -p $(@D)
@@ -108,10 +109,6 @@ $(CLIENT_SO): $(CLIENT_OBJ)
 	    $(CLIENT_LIBS) -lpthread
 	$(Q)ln -sf $(@F) $(B)/libcadastre.so.$(SOVERSION)
 	$(Q)ln -sf $(@F) $(B)/libcadastre.so
-
-$(B)/libcadastre.pc: src/client/libcadastre.pc.in VERSION
-	@mkdir -p $(@D)
-	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' $< >$@
 
 # --- examples/shardkv: a data node and its load generator, on the client library alone ---
 
@@ -156,7 +153,7 @@ TAP_OBJ   := $(B)/tests/harness/tap.o
 TEST_SRC  := $(wildcard tests/unit/*_test.c tests/property/*_test.c tests/sim/*_test.c)
 TEST_BINS := $(patsubst %.c,$(B)/%,$(TEST_SRC))
 # Programs for longer runs than a test may take, and the server that shows src/raft alone.
-TEST_PROGS := $(B)/tests/sim/raft_fuzz $(B)/tests/harness/counter_server $(B)/tests/harness/client_driver
+TEST_PROGS := $(B)/tests/sim/raft_fuzz $(B)/tests/harness/counter_server
 # Helpers that several tests share: any tests/<kind>/*.c that is neither a test nor such a program.
 TEST_LIB_SRC := $(filter-out %_test.c tests/harness/tap.c $(patsubst $(B)/%,%.c,$(TEST_PROGS)),$(wildcard tests/unit/*.c tests/property/*.c tests/sim/*.c tests/harness/*.c))
 TEST_LIB_OBJ := $(call obj,$(TEST_LIB_SRC))
@@ -170,6 +167,12 @@ $(TEST_BINS) $(TEST_PROGS): $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/lib
 	@echo "  LD   $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $< $(TEST_LIB_OBJ) $(TAP_OBJ) $(B)/libcadastrecli.a \
 	    $(B)/libcadastreclient.a $(B)/libcadastred.a $(SERVER_LIBS) -lpthread
+
+# libcadastre as a program, for tests in Python.
+CLIENT_DRIVER := $(B)/tests/driver/client_driver
+$(CLIENT_DRIVER): $(call obj,$(wildcard tests/driver/*.c)) $(B)/libcadastreclient.a $(B)/libcadastred.a
+	@echo "  LD   $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $^ $(SERVER_LIBS) -lpthread
 
 # Tests with real servers as processes of their own.
 INTEGRATION_BINS := $(patsubst %.c,$(B)/%,$(wildcard tests/integration/*_test.c))
@@ -224,9 +227,17 @@ $(B)/tests/bench/replica_bench: $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)
 .DELETE_ON_ERROR:
 
 .PHONY: tests-build unit
-tests-build: shardkv $(TEST_BINS) $(TEST_PROGS) $(INTEGRATION_BINS) $(FUZZ_REPLAYS)
+tests-build: shardkv $(TEST_BINS) $(TEST_PROGS) $(INTEGRATION_BINS) $(FUZZ_REPLAYS) $(CLIENT_DRIVER) $(EXAMPLE_BINS)
 unit: $(TEST_BINS) ## The C test programs
 	prove $(patsubst %,./%,$(TEST_BINS))
+
+# The examples, as a user builds them: against the archive and its one header.
+EXAMPLE_BINS := $(B)/examples/router $(B)/examples/agent
+$(EXAMPLE_BINS): $(B)/%: %.c src/client/cadastre.h $(B)/libcadastre.a
+	@mkdir -p $(@D)
+	@echo "  CC   $<"
+	$(Q)$(CC) -std=c11 $(VARIANT_FLAGS_$(VARIANT)) $(WARN) -Isrc/client $(CFLAGS) $(ALL_LDFLAGS) -o $@ $< \
+	    $(B)/libcadastre.a $(CLIENT_LIBS) -lpthread
 
 # --- what a person calls ---
 
@@ -238,7 +249,7 @@ DEPS_BUILD := gcc make pkg-config libc6-dev libraft-dev libuv1-dev libsqlite3-de
 DEPS_NODE   = $(if $(and $(shell command -v node 2>/dev/null),$(shell command -v npm 2>/dev/null)),,nodejs npm)
 DEPS_TEST   = $(DEPS_NODE) perl python3 curl sqlite3 clang-14 clang-format-14 libclang-rt-14-dev pmccabe mandoc git iproute2 \
               libfaketime
-DEPS_BENCH := etcd-server etcd-client zookeeper wrk
+DEPS_BENCH := etcd-server zookeeper default-jre-headless nginx-light redis-server redis-tools nghttp2-client
 
 .PHONY: deps deps-test deps-bench
 deps: ## Installs what building and running need (apt, as root or through sudo)
@@ -297,6 +308,11 @@ fuzz: ## Each fuzz target for FUZZ_SECONDS (60); FUZZ=name for one. New finds jo
 	@$(MAKE) --no-print-directory VARIANT=fuzz CC=clang-14 WERROR=0 fuzz-build
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/run.sh build/fuzz $(or $(FUZZ),$(FUZZ_NAMES))
 
+.PHONY: bench
+bench: deps-bench ## Every target of docs/performance.md beside its peer or limit; BENCH_LONG=1 takes longer
+	@$(MAKE) --no-print-directory all $(BENCH_BINS)
+	@CADASTRE_BUILD=$(CURDIR)/$(B) /usr/bin/python3 tests/bench/bench.py $(BENCH)
+
 .PHONY: coverage
 coverage: ## Line coverage of the C tests, in build/cov
 	@$(MAKE) --no-print-directory VARIANT=cov unit
@@ -310,11 +326,24 @@ format: ## Formats the sources in place
 install: all ## Installs under PREFIX (/usr/local), with DESTDIR before it
 	install -D -m 755 $(B)/cadastred $(DESTDIR)$(PREFIX)/sbin/cadastred
 	install -D -m 755 $(B)/cadastre $(DESTDIR)$(PREFIX)/bin/cadastre
+	install -D -m 644 src/client/cadastre.h $(DESTDIR)$(PREFIX)/include/cadastre.h
+	install -D -m 644 $(B)/libcadastre.a $(DESTDIR)$(PREFIX)/lib/libcadastre.a
+	install -D -m 755 $(CLIENT_SO) $(DESTDIR)$(PREFIX)/lib/$(notdir $(CLIENT_SO))
+	ln -sf $(notdir $(CLIENT_SO)) $(DESTDIR)$(PREFIX)/lib/libcadastre.so.$(SOVERSION)
+	ln -sf $(notdir $(CLIENT_SO)) $(DESTDIR)$(PREFIX)/lib/libcadastre.so
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' src/client/libcadastre.pc.in \
+		>$(DESTDIR)$(PREFIX)/lib/pkgconfig/libcadastre.pc
 	install -D -m 644 docs/man/cadastred.8 $(DESTDIR)$(PREFIX)/share/man/man8/cadastred.8
 	install -D -m 644 docs/man/cadastre.1 $(DESTDIR)$(PREFIX)/share/man/man1/cadastre.1
+	install -D -m 644 docs/man/libcadastre.3 $(DESTDIR)$(PREFIX)/share/man/man3/libcadastre.3
 uninstall: ## Removes what install put there
 	rm -f $(DESTDIR)$(PREFIX)/sbin/cadastred $(DESTDIR)$(PREFIX)/bin/cadastre \
-		$(DESTDIR)$(PREFIX)/share/man/man8/cadastred.8 $(DESTDIR)$(PREFIX)/share/man/man1/cadastre.1
+		$(DESTDIR)$(PREFIX)/include/cadastre.h $(DESTDIR)$(PREFIX)/lib/libcadastre.a \
+		$(DESTDIR)$(PREFIX)/lib/libcadastre.so $(DESTDIR)$(PREFIX)/lib/libcadastre.so.$(SOVERSION) \
+		$(DESTDIR)$(PREFIX)/lib/$(notdir $(CLIENT_SO)) $(DESTDIR)$(PREFIX)/lib/pkgconfig/libcadastre.pc \
+		$(DESTDIR)$(PREFIX)/share/man/man8/cadastred.8 $(DESTDIR)$(PREFIX)/share/man/man1/cadastre.1 \
+		$(DESTDIR)$(PREFIX)/share/man/man3/libcadastre.3
 
 .PHONY: integration
 integration: $(INTEGRATION_BINS) ## Clusters of real processes on loopback

@@ -52,6 +52,8 @@ bool check_epoch(struct exchange *x, struct check *c, uint64_t epoch);
 void check_put_members(struct exchange *x, struct buf *out, void *check);
 
 /* h_moves.c */
+/* 202 and the operation that the command made. */
+void render_operation(struct exchange *x, const struct mutation *m, const struct dir_result *r);
 void h_partition_move(struct exchange *x);
 void h_partition_transfer(struct exchange *x);
 void h_replica_add(struct exchange *x);
@@ -62,6 +64,26 @@ void h_nodes_list(struct exchange *x);
 void h_node_get(struct exchange *x);
 void h_node_put(struct exchange *x);
 void h_node_delete(struct exchange *x);
+
+void h_node_cordon(struct exchange *x);
+void h_node_uncordon(struct exchange *x);
+void h_node_quarantine(struct exchange *x);
+void h_node_unquarantine(struct exchange *x);
+
+/* h_agents.c */
+void h_node_heartbeat(struct exchange *x);
+void h_session_delete(struct exchange *x);
+void h_node_tasks(struct exchange *x);
+void h_duties_list(struct exchange *x);
+void h_duty_done(struct exchange *x);
+
+/* h_authority.c */
+void h_partition_insync(struct exchange *x);
+void h_partition_failover(struct exchange *x);
+
+/* h_settings.c */
+void h_settings_get(struct exchange *x);
+void h_settings_patch(struct exchange *x);
 
 /* h_operations.c */
 void operation_put_open(struct buf *b, const struct dir_operation *op);

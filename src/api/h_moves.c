@@ -9,8 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-static void
-render_operation(struct exchange *x, const struct mutation *m, const struct dir_result *r)
+void render_operation(struct exchange *x, const struct mutation *m, const struct dir_result *r)
 {
     struct buf *out = exchange_out(x);
     if (r->operation == NULL) {

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data nodes: list, one, register, remove. Until there are leases, every node is registered as a
- * static one. */
+/* Data nodes: list, one, register, remove, keep from taking anything. */
 #include "api/endpoints.h"
 
-#include "api/route_json.h"
+#include "api/task_json.h"
 #include "base/mem.h"
 #include "base/parse.h"
-#include "directory/codec.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -78,14 +76,39 @@ static const char *scheduling_name(uint8_t scheduling)
     return scheduling < 4 ? names[scheduling] : "open";
 }
 
-/* `counts` NULL: only the total is said. */
-static void put_node_open(struct buf *b, const struct dir_node *n, const struct role_counts *counts)
+/* A leader's own count says how much of the lease is left. */
+static void put_lease(struct buf *b, const struct dir_node *n, uint64_t left_ms)
 {
+    if (n->is_static) {
+        buf_put_str(b, "\"static\"");
+    } else if (n->ended) {
+        buf_put_str(b, "null");
+    } else {
+        buf_printf(b, "{\"lease_ms\":%" PRIu32, n->lease_ms);
+        if (left_ms != UINT64_MAX) {
+            buf_printf(b, ",\"remaining_ms\":%" PRIu64, left_ms);
+        }
+        buf_put_u8(b, '}');
+    }
+}
+
+/* `counts` NULL: only the total is said. */
+static void put_node_open(struct exchange *x,
+                          const struct dir_node *n,
+                          uint64_t heartbeat_ms,
+                          const struct role_counts *counts)
+{
+    static const char *const states[] = {"up", "suspect", "down"};
+    struct buf *b = exchange_out(x);
+    uint64_t left_ms;
+    enum control_node_state state =
+        control_node_state(exchange_api(x)->control, n, heartbeat_ms, &left_ms);
     buf_printf(b, "{\"node\":\"%s\",\"address\":", n->name);
     json_put_cstring(b, n->address);
-    buf_printf(b, ",\"state\":\"%s\",\"scheduling\":\"%s\",\"lease\":%s,\"labels\":",
-               n->lost ? "down" : "up", scheduling_name(n->scheduling),
-               n->is_static ? "\"static\"" : "null");
+    buf_printf(b, ",\"state\":\"%s\",\"scheduling\":\"%s\",\"lease\":", states[state],
+               scheduling_name(n->scheduling));
+    put_lease(b, n, left_ms);
+    buf_put_str(b, ",\"labels\":");
     put_labels(b, n->tags, n->label_count, false);
     buf_put_str(b, ",\"capacity\":");
     put_labels(b, dir_node_capacity(n), n->capacity_count, true);
@@ -112,7 +135,7 @@ static void get_one(struct exchange *x, const struct dir_view *v)
     }
     counts.node = n->id;
     counted = count_roles(v, &counts, 1);
-    put_node_open(out, n, counted ? &counts : NULL);
+    put_node_open(x, n, v->settings.heartbeat_ms, counted ? &counts : NULL);
     buf_printf(out, ",\"revision\":%" PRIu64 "}", v->revision);
     reply_read(x, v->revision);
 }
@@ -143,7 +166,8 @@ static void put_page(struct exchange *x, struct listing *l)
         if (i > 0) {
             buf_put_u8(out, ',');
         }
-        put_node_open(out, n, counted ? count_find(counts, l->count, n->id) : NULL);
+        put_node_open(x, n, l->view->settings.heartbeat_ms,
+                      counted ? count_find(counts, l->count, n->id) : NULL);
         buf_put_u8(out, '}');
     }
     buf_put_u8(out, ']');
@@ -176,57 +200,16 @@ struct grants_job {
     struct job job;
     uint64_t node;
     dir_rev revision, session;
-    uint64_t left; /* copies not found yet */
-    bool any;
+    uint64_t heartbeat_ms;
+    uint32_t lease_ms;
 };
 
-static void put_session(struct buf *out, uint64_t session, dir_rev revision)
+static void put_session(struct buf *out, const struct grants_job *j)
 {
     buf_printf(out,
-               "{\"session\":%" PRIu64 ",\"lease_ms\":0,\"revision\":%" PRIu64 ",\"partitions\":[",
-               session, revision);
-}
-
-static void put_grant(struct buf *out,
-                      const struct dir_keyspace *ks,
-                      const struct dir_partition *p,
-                      uint8_t role)
-{
-    bool hex = dir_codec_bounds_are_hex(ks);
-    buf_printf(
-        out, "{\"keyspace\":\"%s\",\"partition\":%" PRIu64 ",\"epoch\":%" PRIu64 ",\"role\":\"%s\"",
-        ks->name, p->id, p->epoch, dir_role_name(role));
-    if (p->start_len > 0) {
-        buf_put_str(out, ",\"start\":");
-        bound_put(out, hex, dir_partition_start(p));
-    }
-    if (!p->end_open) {
-        buf_put_str(out, ",\"end\":");
-        bound_put(out, hex, dir_partition_end(p));
-    }
-    buf_put_u8(out, '}');
-}
-
-static void grants_of(struct grants_job *j, const struct dir_view *v, const struct dir_keyspace *ks)
-{
-    struct ptree_iter it;
-    const struct dir_partition *p;
-    ptree_seek(view_map(v, ks), slice_of(NULL, 0), &it);
-    for (; j->left > 0 && (p = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
-        for (unsigned i = 0; i < p->replica_count; i++) {
-            if (p->replicas[i].node != j->node) {
-                continue;
-            }
-            j->left--;
-            if (p->mod_revision <= j->revision) {
-                if (j->any) {
-                    buf_put_u8(&j->job.out, ',');
-                }
-                j->any = true;
-                put_grant(&j->job.out, ks, p, p->replicas[i].role);
-            }
-        }
-    }
+               "{\"session\":%" PRIu64 ",\"lease_ms\":%" PRIu32 ",\"heartbeat_ms\":%" PRIu64
+               ",\"revision\":%" PRIu64 ",\"partitions\":",
+               j->session, j->lease_ms, j->heartbeat_ms, j->revision);
 }
 
 /* What it held at the revision of its registration and still holds so: what changed since then is
@@ -236,17 +219,13 @@ static void grants_work(struct job *job)
     struct grants_job *j = (struct grants_job *)(void *)job;
     const struct dir_view *v = view_pin(control_published(job->api->control));
     const struct dir_node *n = view_node_by_id(v, j->node);
-    struct ptree_iter it;
-    const struct dir_keyspace *ks;
-    j->left = n != NULL ? n->partition_count : 0;
-    put_session(&job->out, j->session, j->revision);
-    ptree_seek(&v->keyspaces_by_name, slice_of(NULL, 0), &it);
-    for (; j->left > 0 && (ks = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
-        if (!ks->hidden) {
-            grants_of(j, v, ks);
-        }
+    put_session(&job->out, j);
+    if (n != NULL) {
+        tasks_put(&job->out, v, n, 0, j->revision);
+    } else {
+        buf_put_str(&job->out, "[]");
     }
-    buf_put_str(&job->out, "]}");
+    buf_put_u8(&job->out, '}');
     view_unpin(v);
 }
 
@@ -260,20 +239,28 @@ static void
 render_registered(struct exchange *x, const struct mutation *m, const struct dir_result *r)
 {
     struct buf *out = exchange_out(x);
-    struct grants_job *j;
+    struct grants_job like = {.session = r->session, .revision = r->revision}, *j;
     (void)m;
+    like.heartbeat_ms = view_enter(api_slot(x))->settings.heartbeat_ms;
+    view_leave();
+    if (r->node != NULL) {
+        like.lease_ms = r->node->lease_ms;
+        like.node = r->node->id;
+    }
     if (r->node == NULL || r->node->partition_count == 0) {
-        put_session(out, r->session, r->revision);
-        buf_put_str(out, "]}");
+        put_session(out, &like);
+        buf_put_str(out, "[]}");
         exchange_reply(x, 200, NULL);
         return;
     }
     j = job_new(x, sizeof *j);
     j->job.work = grants_work;
     j->job.answer = grants_answer;
-    j->node = r->node->id;
-    j->session = r->session;
-    j->revision = r->revision;
+    j->node = like.node;
+    j->session = like.session;
+    j->revision = like.revision;
+    j->lease_ms = like.lease_ms;
+    j->heartbeat_ms = like.heartbeat_ms;
     job_start(x, &j->job);
 }
 
@@ -281,6 +268,7 @@ struct registration {
     Cadastre__NodePut put;
     Cadastre__Label labels[2 * DIR_LABELS_MAX];
     Cadastre__Label *label_of[2 * DIR_LABELS_MAX];
+    Cadastre__Copy *copies, **copy_of;
     char numbers[DIR_LABELS_MAX][24];
     char name[DIR_NAME_MAX + 1];
 };
@@ -337,21 +325,40 @@ static size_t read_labels(struct mutation *m, struct registration *r, const char
     return n;
 }
 
-/* What an agent says of its data directory; nothing is done with it until there are leases. */
-static void read_copies(struct mutation *m)
+/* What an agent says of its data directory. */
+static void read_copies(struct exchange *x, struct mutation *m, struct registration *r)
 {
-    json_t *copies = json_in_array(&m->in, "copies", false, 0, API_BATCH_MAX);
     bool present = false;
-    (void)json_in_u64(&m->in, "previous_session", false, 0, PARSE_INT_MAX, &present);
+    r->put.previous_session =
+        json_in_u64(&m->in, "previous_session", false, 0, PARSE_INT_MAX, &present);
+    json_t *copies = json_in_array(&m->in, "copies", false, 0, API_BATCH_MAX);
+    if (copies == NULL || m->in.code != ERR_OK) {
+        return;
+    }
+    r->put.has_copies = true;
+    r->copies = exchange_alloc(x, (json_array_size(copies) + 1) * sizeof *r->copies);
+    r->copy_of = exchange_alloc(x, (json_array_size(copies) + 1) * sizeof(Cadastre__Copy *));
+    r->put.copies = r->copy_of;
     for (size_t i = 0; i < json_array_size(copies) && m->in.code == ERR_OK; i++) {
+        json_t *item = json_array_get(copies, i);
+        Cadastre__Copy *copy = &r->copies[i];
         struct json_in in;
-        char at[32];
-        (void)snprintf(at, sizeof at, "/copies/%zu", i);
-        json_in_open(&in, json_array_get(copies, i), at, &m->err);
-        (void)json_in_name(&in, "keyspace", true);
-        (void)json_in_u64(&in, "partition", true, 0, PARSE_INT_MAX, NULL);
-        (void)json_in_u64(&in, "copy", true, 0, PARSE_INT_MAX, NULL);
+        if (!json_is_object(item)) {
+            json_in_fail(&m->in, "copies", ERR_INVALID_REQUEST, "must be objects");
+            return;
+        }
+        cadastre__copy__init(copy);
+        char base[32];
+        (void)snprintf(base, sizeof base, "/copies/%zu", i);
+        json_in_open(&in, item, base, &m->err);
+        struct slice keyspace = json_in_name(&in, "keyspace", true);
+        copy->partition = json_in_u64(&in, "partition", true, 0, PARSE_INT_MAX, NULL);
+        copy->copy = json_in_u64(&in, "copy", true, 0, PARSE_INT_MAX, NULL);
         m->in.code = json_in_close(&in);
+        if (m->in.code == ERR_OK) {
+            copy->keyspace = text_lent((const char *)keyspace.data);
+            r->copy_of[r->put.n_copies++] = copy;
+        }
     }
 }
 
@@ -388,10 +395,9 @@ void h_node_put(struct exchange *x)
     cadastre__node_put__init(&r->put);
     memcpy(r->name, name.data, name.len);
     r->put.name = r->name;
-    r->put.is_static = true;
     read_address(m, r);
-    (void)json_in_enum(&m->in, "lease", false, leases, 0);
-    read_copies(m);
+    r->put.is_static = json_in_enum(&m->in, "lease", false, leases, -1) == 0;
+    read_copies(x, m, r);
     r->put.n_labels = read_labels(m, r, "labels");
     r->put.labels = r->label_of;
     r->put.n_capacity = read_labels(m, r, "capacity");
@@ -431,4 +437,73 @@ void h_node_delete(struct exchange *x)
     m->command.body_case = CADASTRE__COMMAND__BODY_NODE_DELETE;
     m->command.node_delete = command;
     mutation_submit(x, m);
+}
+
+/* --- scheduling --- */
+
+static void
+render_scheduling(struct exchange *x, const struct mutation *m, const struct dir_result *r)
+{
+    if (r->node == NULL) {
+        render_revision(x, m, r);
+        return;
+    }
+    uint64_t heartbeat_ms = view_enter(api_slot(x))->settings.heartbeat_ms;
+    view_leave();
+    put_node_open(x, r->node, heartbeat_ms, NULL);
+    buf_printf(exchange_out(x), ",\"revision\":%" PRIu64 "}", r->revision);
+    exchange_reply(x, 200, NULL);
+}
+
+static void schedule(struct exchange *x, const char *verb, Cadastre__SchedulingVerb what)
+{
+    struct mutation *m = mutation_begin(x, verb, render_scheduling);
+    Cadastre__NodeScheduling *command;
+    struct slice given = exchange_path(x, 0), reason;
+    char *name;
+    if (m == NULL) {
+        return;
+    }
+    reason = json_in_string(&m->in, "reason", false, 0, DIR_TEXT_MAX);
+    if (reason.data != NULL && strlen((const char *)reason.data) != reason.len) {
+        json_in_fail(&m->in, "reason", ERR_INVALID_REQUEST, "must not hold NUL");
+    }
+    if (!mutation_close(x, m)) {
+        return;
+    }
+    if (!parse_is_name(given)) {
+        reply_problem(x, ERR_NODE_NOT_FOUND, "there is no node of this name");
+        return;
+    }
+    name = exchange_alloc(x, given.len + 1);
+    memcpy(name, given.data, given.len);
+    name[given.len] = '\0';
+    command = exchange_alloc(x, sizeof *command);
+    cadastre__node_scheduling__init(command);
+    command->node = name;
+    command->verb = what;
+    command->reason = text_lent(reason.data != NULL ? (const char *)reason.data : "");
+    m->command.body_case = CADASTRE__COMMAND__BODY_NODE_SCHEDULING;
+    m->command.node_scheduling = command;
+    mutation_submit(x, m);
+}
+
+void h_node_cordon(struct exchange *x)
+{
+    schedule(x, "cordon", CADASTRE__SCHEDULING_VERB__CORDON);
+}
+
+void h_node_uncordon(struct exchange *x)
+{
+    schedule(x, "uncordon", CADASTRE__SCHEDULING_VERB__UNCORDON);
+}
+
+void h_node_quarantine(struct exchange *x)
+{
+    schedule(x, "quarantine", CADASTRE__SCHEDULING_VERB__QUARANTINE);
+}
+
+void h_node_unquarantine(struct exchange *x)
+{
+    schedule(x, "unquarantine", CADASTRE__SCHEDULING_VERB__UNQUARANTINE);
 }

@@ -21,10 +21,11 @@ static void put_node(struct buf *b, const char *member, const char *name)
 void operation_put_open(struct buf *b, const struct dir_operation *op)
 {
     buf_printf(b,
-               "{\"id\":%" PRIu64 ",\"kind\":\"move\",\"keyspace\":\"%s\",\"partition\":%" PRIu64
-               ",\"attempt\":1,\"stage\":\"DONE\",\"joined\":true,\"state\":\"done\","
+               "{\"id\":%" PRIu64 ",\"kind\":\"%s\",\"keyspace\":\"%s\",\"partition\":%" PRIu64
+               ",\"attempt\":%" PRIu32 ",\"stage\":\"%s\",\"joined\":true,\"state\":\"%s\","
                "\"initiator\":",
-               op->id, op->keyspace_name, op->partition);
+               op->id, dir_operation_kind_name(op->kind), op->keyspace_name, op->partition,
+               op->attempt, dir_stage_name(op->stage), dir_operation_state_name(op->state));
     json_put_cstring(b, op->initiator);
     buf_put_str(b, ",\"reason\":");
     json_put_cstring(b, op->reason);
@@ -82,7 +83,8 @@ one_of(struct exchange *x, const char *name, const char *value, const char *cons
 static bool read_filters(struct exchange *x, struct filters *f)
 {
     static const char *const states[] = {"queued", "running", "done", "aborted", "failed", NULL};
-    static const char *const kinds[] = {"move", NULL};
+    static const char *const kinds[] = {"move",     "add_replica", "remove_replica",
+                                        "transfer", "failover",    NULL};
     return param_text(x, "state", f->state, sizeof f->state) &&
            param_text(x, "keyspace", f->keyspace, sizeof f->keyspace) &&
            param_text(x, "node", f->node, sizeof f->node) &&
@@ -97,7 +99,8 @@ static bool is(const char *wanted, const char *value)
 
 static bool passes(const struct filters *f, const struct dir_operation *op)
 {
-    return is(f->state, "done") && is(f->kind, "move") && is(f->keyspace, op->keyspace_name) &&
+    return is(f->state, dir_operation_state_name(op->state)) &&
+           is(f->kind, dir_operation_kind_name(op->kind)) && is(f->keyspace, op->keyspace_name) &&
            (is(f->node, op->source_name) || is(f->node, op->destination_name));
 }
 

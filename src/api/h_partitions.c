@@ -301,9 +301,9 @@ static void check(struct exchange *x, const struct dir_view *v)
     struct check c;
     struct slice node;
     json_t *body = json_parse_object(exchange_body(x), &e);
-    uint64_t epoch;
+    uint64_t epoch, session;
     const struct dir_node *owner;
-    bool owns;
+    bool owns, has_session = false;
     if (body == NULL) {
         exchange_problem(x, &e, NULL, NULL);
         return;
@@ -311,11 +311,14 @@ static void check(struct exchange *x, const struct dir_view *v)
     json_in_open(&in, body, "", &e);
     node = json_in_name(&in, "node", true);
     epoch = json_in_u64(&in, "epoch", true, 0, PARSE_INT_MAX, NULL);
+    session = json_in_u64(&in, "session", false, 0, PARSE_INT_MAX, &has_session);
     if (json_in_close(&in) != ERR_OK) {
         exchange_problem(x, &e, NULL, NULL);
     } else if (check_find(x, v, &c) && check_epoch(x, &c, epoch)) {
         owner = view_primary(v, c.partition);
-        owns = owner != NULL && c.partition->state == DIR_ACTIVE &&
+        owns = owner != NULL && c.partition->state == DIR_ACTIVE && view_node_is_live(owner) &&
+               owner->session == c.partition->session &&
+               (!has_session || session == owner->session) &&
                slice_eq(node, slice_of(owner->name, strlen(owner->name)));
         if (owns) {
             buf_printf(exchange_out(x),

@@ -107,10 +107,10 @@ struct conn {
     struct conn *prev, *next;
     struct exchange *x; /* the present request, or NULL */
     int fd;
-    bool gone;   /* the peer closed its side */
-    bool excess; /* over the limit of connections */
-    bool watched; /* is in the worker's own epoll set */
-    bool linger; /* unread bytes may be on their way: close slowly */
+    bool gone;                  /* the peer closed its side */
+    bool excess;                /* over the limit of connections */
+    bool watched, watched_room; /* is in the worker's own epoll set; for room to write, too */
+    bool linger;                /* unread bytes may be on their way: close slowly */
     bool cut;
     uint32_t served;
     uint64_t since_ms;   /* of the accept, or the end of the last request */
@@ -208,6 +208,8 @@ void conn_reset(struct conn *c);
 void conn_opened(struct conn *c);
 /* Before it is suspended: from now on the worker notices that the peer leaves. */
 void conn_watch(struct conn *c);
+/* After its socket was full: stream_room() is called when it takes more. */
+void conn_watch_room(struct conn *c);
 void conn_closed(struct conn *c);
 
 /* timers.c: each exchange is in the heap once, at the time that was set last. */
@@ -263,11 +265,13 @@ bool request_body(struct exchange *x, const char *data, size_t len);
 void request_complete(struct exchange *x);
 
 /* stream.c */
-/* Copies the next bytes to send; 0: nothing now (and the exchange was suspended), -1 the end, -2
- * abort. */
+/* Sends, or copies into `buf`, what comes next; 0: nothing for now (and the exchange was
+ * suspended), -1 the end, -2 abort. */
 int64_t stream_pull(struct exchange *x, char *buf, size_t max);
 /* Runs a waiting stream. */
 void stream_run(struct exchange *x);
+/* The socket takes more. */
+void stream_room(struct exchange *x);
 void stream_close(struct exchange *x);
 
 /* problem.c */

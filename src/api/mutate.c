@@ -128,7 +128,7 @@ static void put_part(struct buf *b, const void *data, size_t len)
  * meaning, the body. */
 static void take_digest(const struct exchange *x, struct mutation *m, const char *verb)
 {
-    static const char *const params[] = {"confirm", "force"};
+    static const char *const params[] = {"confirm", "force", "session"};
     struct buf b, body;
     struct hash128 hash;
     buf_init(&b, API_RESPONSE_MAX);

@@ -14,10 +14,13 @@ PARAMS(operations_params, "state", "keyspace", "node", "kind", "limit", "cursor"
 PARAMS(watchers_params, "behind", "limit", "cursor");
 PARAMS(confirm_params, "confirm");
 PARAMS(force_params, "force");
+PARAMS(session_params, "session");
+PARAMS(tasks_params, "session", "since", "wait_ms");
 PARAMS(health_params, "verbose");
 
 #define KEYSPACE  "/v1/keyspaces/{keyspace}"
 #define PARTITION KEYSPACE "/partitions/{partition}"
+#define NODE      "/v1/nodes/{node}"
 #define SERVER    "/v1/cluster/servers/{server}"
 
 enum {
@@ -54,12 +57,24 @@ static const struct api_route routes[] = {
     {API_POST, PARTITION "/transfer", h_partition_transfer, NULL, MUTATES_BY},
     {API_POST, PARTITION "/replicas", h_replica_add, NULL, MUTATES_BY},
     {API_DELETE, PARTITION "/replicas/{node}", h_replica_remove, NULL, MUTATES},
+    {API_POST, PARTITION "/insync", h_partition_insync, NULL, MUTATES_BY},
+    {API_POST, PARTITION "/failover", h_partition_failover, NULL, MUTATES_BY},
     {API_POST, PARTITION "/check", h_partition_check, NULL, ASKS},
 
     {API_GET, "/v1/nodes", h_nodes_list, page_params, READS},
     {API_GET, "/v1/nodes/{node}", h_node_get, NULL, READS},
     {API_PUT, "/v1/nodes/{node}", h_node_put, NULL, MUTATES_BY},
     {API_DELETE, "/v1/nodes/{node}", h_node_delete, force_params, MUTATES},
+
+    {API_POST, NODE "/heartbeat", h_node_heartbeat, NULL, API_ROUTE_BODY_NEEDED},
+    {API_DELETE, NODE "/session", h_session_delete, session_params, MUTATES},
+    {API_GET, NODE "/tasks", h_node_tasks, tasks_params, READS},
+    {API_GET, NODE "/duties", h_duties_list, NULL, READS},
+    {API_POST, NODE "/duties/{duty}", h_duty_done, NULL, MUTATES_BY},
+    {API_POST, NODE "/cordon", h_node_cordon, NULL, MUTATES},
+    {API_POST, NODE "/uncordon", h_node_uncordon, NULL, MUTATES},
+    {API_POST, NODE "/quarantine", h_node_quarantine, NULL, MUTATES},
+    {API_POST, NODE "/unquarantine", h_node_unquarantine, NULL, MUTATES},
 
     {API_GET, "/v1/operations", h_operations_list, operations_params, READS},
     {API_GET, "/v1/operations/{operation}", h_operation_get, NULL, READS},
@@ -73,6 +88,8 @@ static const struct api_route routes[] = {
     {API_POST, "/v1/cluster/servers", h_server_add, NULL, MUTATES_BY},
     {API_PATCH, SERVER, h_server_patch, NULL, PATCHES},
     {API_DELETE, SERVER, h_server_delete, NULL, MUTATES},
+    {API_GET, "/v1/cluster/settings", h_settings_get, NULL, READS},
+    {API_PATCH, "/v1/cluster/settings", h_settings_patch, NULL, PATCHES},
     {API_POST, "/v1/cluster/transfer-leadership", h_transfer_leadership, NULL, MUTATES},
     {API_POST, "/v1/cluster/snapshot", h_snapshot, NULL, MUTATES},
     {API_GET, "/v1/cluster/watchers", h_watchers, watchers_params, READS},

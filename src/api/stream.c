@@ -1,30 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chunked answers. libmicrohttpd pulls bytes when the socket takes them; when the source has
- * nothing, the connection is suspended until the source is kicked or its time comes. */
+/* Chunked answers. libmicrohttpd sends the headers and the end. Between them the connection is
+ * suspended and the chunks go into the socket from here: libmicrohttpd would copy them through the
+ * connection's small memory, and search all suspended connections for each one that goes on. When
+ * the socket is full, or the source has nothing, the stream waits for the one or the other. Only
+ * the old HTTP/1.0, which has no chunks, is pulled by libmicrohttpd. */
 #include "api/internal.h"
 
 #include "base/assert.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <zlib.h>
 
 enum {
     STREAM_GZIP_MAX =
         64, /* compressing streams of one worker (256 KiB each); others are sent as they are */
     STREAM_EMPTY_MAX = 16, /* pieces in a row that gave no bytes before others get their turn */
-    STREAM_KEEP_BYTES = 1024,
-    STREAM_CORK_BYTES = 16384
+    STREAM_PIECES_MAX = 8, /* pieces in a row that were sent, likewise */
+    STREAM_KEEP_BYTES = 1024
 };
 
 struct stream {
     const struct stream_ops *ops;
     void *state;
-    size_t sent; /* of x->out */
-    bool waiting, ended, aborted, gzip, corked;
+    size_t sent; /* of x->out; of a chunk in the socket's hands, of all its bytes */
+    bool waiting, ended, aborted, gzip;
+    bool full; /* the socket took a part of a chunk */
     z_stream z;
 };
 
@@ -111,18 +115,6 @@ static void compress_piece(struct stream *s, const struct buf *piece, int flush,
     } while (s->z.avail_out == 0);
 }
 
-/* Chunks are as small as the connection's memory. While there is more to come the kernel may join
- * them. */
-static void cork(struct exchange *x, bool on)
-{
-    struct stream *s = x->stream;
-    int value = on;
-    if (s->corked != on) {
-        s->corked = on;
-        (void)setsockopt(x->conn->fd, IPPROTO_TCP, TCP_CORK, &value, sizeof value);
-    }
-}
-
 /* Asks the source for its next piece. */
 static void fill(struct exchange *x)
 {
@@ -136,7 +128,6 @@ static void fill(struct exchange *x)
     enum stream_next next = s->ops->next(s->state, piece, &again_ms);
     s->waiting = next == STREAM_WAIT;
     s->ended = next == STREAM_END;
-    cork(x, next == STREAM_MORE && piece->len >= STREAM_CORK_BYTES);
     x->deadline_ms = s->waiting ? again_ms : UINT64_MAX;
     if (s->gzip) {
         /* What a waiting reader gets must be all there is; a sync marker without new bytes would be
@@ -175,12 +166,20 @@ static int64_t abort_stream(struct exchange *x)
     return -2;
 }
 
-int64_t stream_pull(struct exchange *x, char *buf, size_t max)
+/* There may be ten thousand that wait. */
+static void forget_piece(struct exchange *x)
+{
+    if (x->out.cap > STREAM_KEEP_BYTES) {
+        buf_close(&x->out);
+        x->stream->sent = 0;
+    }
+}
+
+/* --- HTTP/1.0 --- */
+
+static int64_t pull_bytes(struct exchange *x, char *buf, size_t max)
 {
     struct stream *s = x->stream;
-    if (x->conn->cut || s->aborted) {
-        return abort_stream(x);
-    }
     if (s->sent == x->out.len && !s->ended && (!s->waiting || x->kick)) {
         (void)fill_some(x);
         if (s->aborted) {
@@ -200,21 +199,110 @@ int64_t stream_pull(struct exchange *x, char *buf, size_t max)
         count_add(&x->worker->count.client_gone, 1);
         return abort_stream(x);
     }
-    if (x->out.cap > STREAM_KEEP_BYTES) {
-        buf_close(&x->out); /* there may be ten thousand that wait */
+    forget_piece(x);
+    exchange_suspend(x);
+    return 0;
+}
+
+/* --- chunks --- */
+
+/* Sends what is left of the piece's chunk. False: the socket is full, or broken, which its events
+ * tell. */
+static bool send_chunk(struct exchange *x)
+{
+    static const char line_end[] = "\r\n";
+    struct stream *s = x->stream;
+    char size[24];
+    int size_len = snprintf(size, sizeof size, "%zx\r\n", x->out.len);
+    struct iovec parts[3] = {
+        {size, (size_t)size_len}, {x->out.data, x->out.len}, {(void *)(uintptr_t)line_end, 2}};
+    size_t total = (size_t)size_len + x->out.len + 2, skip = s->sent;
+    for (unsigned i = 0; i < 3; i++) {
+        size_t part = skip < parts[i].iov_len ? skip : parts[i].iov_len;
+        parts[i].iov_base = (char *)parts[i].iov_base + part;
+        parts[i].iov_len -= part;
+        skip -= part;
+    }
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 3};
+    ssize_t n = sendmsg(x->conn->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    s->sent += n > 0 ? (size_t)n : 0;
+    s->full = s->sent < total;
+    if (!s->full) {
+        buf_reset(&x->out);
         s->sent = 0;
+    }
+    return !s->full;
+}
+
+/* True: libmicrohttpd's turn, the stream has ended or must be cut. False: it waits. */
+static bool send_pieces(struct exchange *x)
+{
+    struct stream *s = x->stream;
+    for (unsigned i = 0; i < STREAM_PIECES_MAX; i++) {
+        if (x->out.len > 0 && !send_chunk(x)) {
+            conn_watch_room(x->conn);
+            return false;
+        }
+        if (s->ended || s->aborted) {
+            return true;
+        }
+        if (s->waiting && !x->kick) {
+            forget_piece(x);
+            return false;
+        }
+        if (!fill_some(x)) {
+            forget_piece(x);
+            return false;
+        }
+    }
+    x->kick = true;
+    return false;
+}
+
+int64_t stream_pull(struct exchange *x, char *buf, size_t max)
+{
+    struct stream *s = x->stream;
+    if (x->conn->cut || s->aborted) {
+        return abort_stream(x);
+    }
+    if (x->http_1_0) {
+        return pull_bytes(x, buf, max);
+    }
+    if (send_pieces(x)) {
+        return s->aborted ? abort_stream(x) : -1;
+    }
+    if (x->conn->gone) {
+        count_add(&x->worker->count.client_gone, 1);
+        return abort_stream(x);
     }
     exchange_suspend(x);
     return 0;
 }
 
+static void go_on(struct exchange *x)
+{
+    if (x->http_1_0 ? fill_some(x) : send_pieces(x)) {
+        timer_clear(x);
+        mhd_resume(x);
+    } else if (!x->stream->full) {
+        exchange_arm(x);
+    }
+}
+
 void stream_run(struct exchange *x)
 {
     ASSERT(x->state == X_STREAMING && x->suspended);
-    if (fill_some(x)) {
-        timer_clear(x);
-        mhd_resume(x);
-    } else {
-        exchange_arm(x);
+    x->kick = true;
+    if (!x->stream->full) { /* else it goes on when there is room */
+        go_on(x);
+    }
+}
+
+void stream_room(struct exchange *x)
+{
+    struct stream *s = x->stream;
+    if (x->state == X_STREAMING && x->suspended && s != NULL && s->full) {
+        s->full = false;
+        go_on(x);
     }
 }

@@ -168,13 +168,30 @@ void conn_opened(struct conn *c)
     count_add(&w->count.accepted, 1);
 }
 
-void conn_watch(struct conn *c)
+static void watch(struct conn *c, bool room)
 {
-    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data.u64 = (uintptr_t)c};
-    if (!c->watched && epoll_ctl(c->worker->epoll_fd, EPOLL_CTL_ADD, c->fd, &event) != 0) {
+    int op = c->watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET | (room ? EPOLLOUT : 0),
+                                .data.u64 = (uintptr_t)c};
+    if (epoll_ctl(c->worker->epoll_fd, op, c->fd, &event) != 0) {
         c->gone = true; /* nobody would notice, so it is given up now */
     }
     c->watched = true;
+    c->watched_room = room;
+}
+
+void conn_watch(struct conn *c)
+{
+    if (!c->watched) {
+        watch(c, false);
+    }
+}
+
+void conn_watch_room(struct conn *c)
+{
+    if (!c->watched_room) {
+        watch(c, true);
+    }
 }
 
 void conn_closed(struct conn *c)
@@ -381,6 +398,15 @@ static int wait_ms(const struct worker *w, int mhd_ms)
     return mhd_ms >= 0 && mhd_ms < wait ? mhd_ms : wait;
 }
 
+static void conn_event(struct conn *c, uint32_t events)
+{
+    if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
+        peer_left(c);
+    } else if (c->x != NULL) {
+        stream_room(c->x);
+    }
+}
+
 static void handle_events(struct worker *w, const struct epoll_event *events, int count)
 {
     bool wake = false;
@@ -397,7 +423,7 @@ static void handle_events(struct worker *w, const struct epoll_event *events, in
             break;
         default:
             /* Connections are freed in mhd_run() only, so this one is there. */
-            peer_left((struct conn *)(uintptr_t)data);
+            conn_event((struct conn *)(uintptr_t)data, events[i].events);
             break;
         }
     }

@@ -34,6 +34,10 @@
     X(PARTITION_BUSY, "partition_busy", 409, 4, "An operation holds the partition")                \
     X(NEEDS_STAGED_MOVE, "needs_staged_move", 409, 4, "Data has to be copied first")               \
     X(LEASE_HELD, "lease_held", 409, 4, "The present primary may still write")                     \
+    X(SESSION_ENDED, "session_ended", 409, 4, "The session has ended")                             \
+    X(STALE_REPORT, "stale_report", 409, 4, "The report is not of the present attempt")            \
+    X(PAST_CUTOVER, "past_cutover", 409, 4, "The destination has the authority already")           \
+    X(SOURCE_LAPSED, "source_lapsed", 409, 4, "Only the destination can go on")                    \
     X(NODE_IN_USE, "node_in_use", 409, 4, "The node holds partitions")                             \
     X(NO_DESTINATION, "no_destination", 409, 4, "No node may take the partition")                  \
     X(PLACEMENT_VIOLATED, "placement_violated", 409, 4, "The placement rules forbid this")         \

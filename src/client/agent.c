@@ -6,7 +6,6 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/parse.h"
-#include "client/now.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,28 +18,38 @@ static bool is_name(const char *text)
     return text != NULL && parse_is_name(slice_of(text, strlen(text)));
 }
 
+static bool labels_ok(const struct cadastre_agent_options *o)
+{
+    bool ok = o->label_count <= LABELS_MAX;
+    for (size_t i = 0; ok && i < o->label_count; i++) {
+        ok = is_name(o->labels[i].name) && o->labels[i].value != NULL;
+    }
+    return ok;
+}
+
+static bool capacity_ok(const struct cadastre_agent_options *o)
+{
+    bool ok = o->capacity_count <= LABELS_MAX;
+    for (size_t i = 0; ok && i < o->capacity_count; i++) {
+        ok = is_name(o->capacity[i].name) && o->capacity[i].value <= PARSE_INT_MAX;
+    }
+    return ok;
+}
+
 static bool options_ok(const struct cadastre_agent_options *o, struct cadastre_error *e)
 {
+    size_t address_len = o->address != NULL ? strlen(o->address) : 0;
     const char *wrong = NULL;
     if (!is_name(o->node)) {
         wrong = "node: not a name";
-    } else if (o->address == NULL || o->address[0] == '\0' ||
-               strlen(o->address) > CADASTRE_ADDRESS_MAX) {
+    } else if (address_len == 0 || address_len > CADASTRE_ADDRESS_MAX) {
         wrong = "address: missing or too long";
     } else if (o->data_dir == NULL || o->data_dir[0] == '\0') {
         wrong = "data_dir: missing";
-    } else if (o->label_count > LABELS_MAX || o->capacity_count > LABELS_MAX) {
-        wrong = "labels, capacity: too many";
-    }
-    for (size_t i = 0; wrong == NULL && i < o->label_count; i++) {
-        if (!is_name(o->labels[i].name) || o->labels[i].value == NULL) {
-            wrong = "labels: not names and texts";
-        }
-    }
-    for (size_t i = 0; wrong == NULL && i < o->capacity_count; i++) {
-        if (!is_name(o->capacity[i].name) || o->capacity[i].value > PARSE_INT_MAX) {
-            wrong = "capacity: not names and numbers";
-        }
+    } else if (!labels_ok(o)) {
+        wrong = "labels: not names and texts, or too many";
+    } else if (!capacity_ok(o)) {
+        wrong = "capacity: not names and numbers, or too many";
     }
     if (wrong != NULL) {
         (void)cl_error(e, CADASTRE_INVALID, "", "%s", wrong);
@@ -153,7 +162,7 @@ static void halt(struct cadastre_agent *a)
     bool running = a->started && !a->stopping;
     a->stopping = true;
     cl_partition_each(a, forbid, NULL);
-    atomic_store(&a->lease_until_ms, 0);
+    cl_until_set(&a->lease, 0);
     (void)pthread_cond_broadcast(&a->changed);
     (void)pthread_mutex_unlock(&a->lock);
     if (running) {
@@ -276,7 +285,7 @@ cadastre_agent_partition(struct cadastre_agent *a, const char *keyspace, uint64_
 
 /* --- the data path --- */
 
-bool cadastre_may_write(const struct cadastre_agent *a,
+bool cadastre_may_write(struct cadastre_agent *a,
                         const struct cadastre_partition *p,
                         uint64_t epoch)
 {
@@ -287,8 +296,7 @@ bool cadastre_may_write(const struct cadastre_agent *a,
     if (may % 2 == 1) {
         return true;
     }
-    return cl_now_ms() + CL_NOW_ERROR_MS <
-           atomic_load_explicit(&a->lease_until_ms, memory_order_relaxed);
+    return cl_until_ahead(&a->lease);
 }
 
 uint64_t cadastre_partition_epoch(const struct cadastre_partition *p)
@@ -338,7 +346,7 @@ uint64_t cadastre_agent_session(const struct cadastre_agent *a)
 
 uint64_t cadastre_agent_lease_left_ms(const struct cadastre_agent *a)
 {
-    uint64_t until = atomic_load(&a->lease_until_ms), now = clock_boot_ms();
+    uint64_t until = cl_until_get(&a->lease), now = clock_boot_ms();
     return until > now ? until - now : 0;
 }
 

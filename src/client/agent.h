@@ -6,6 +6,7 @@
 
 #include "client/decode.h"
 #include "client/fetch.h"
+#include "client/now.h"
 #include "client/task.h"
 
 #include <pthread.h>
@@ -51,8 +52,8 @@ struct cl_sender {
 };
 
 struct cadastre_agent {
-    _Atomic uint64_t session;        /* 0: none */
-    _Atomic uint64_t lease_until_ms; /* boot time */
+    _Atomic uint64_t session; /* 0: none */
+    struct cl_until lease;    /* boot time */
     struct cadastre_agent_callbacks callbacks;
     void *arg;
     struct cl_hooks hooks;

@@ -28,7 +28,7 @@ void cl_agent_session_over(struct cadastre_agent *a, uint64_t session)
     (void)pthread_mutex_lock(&a->lock);
     if (atomic_load(&a->session) == session && session != 0) {
         cl_partition_each(a, forbid, NULL);
-        atomic_store(&a->lease_until_ms, 0);
+        cl_until_set(&a->lease, 0);
         atomic_store(&a->session, 0);
         a->ended = session;
         a->expired = a->tell_expired = a->tell_renewed = false;
@@ -98,7 +98,7 @@ begin_session(struct cadastre_agent *a, const struct cl_answer *answer, uint64_t
         a->session_revision = revision;
         a->lease_ms = lease_ms;
         a->expired = false;
-        atomic_store(&a->lease_until_ms, first_ms + lease_ms);
+        cl_until_set(&a->lease, first_ms + lease_ms);
         atomic_store(&a->session, session);
         (void)pthread_cond_broadcast(&a->changed);
     }
@@ -157,9 +157,9 @@ static void renewed(struct cadastre_agent *a, uint64_t session, const struct cl_
     (void)pthread_mutex_lock(&a->lock);
     uint64_t until = answer->sent_ms + lease_ms;
     bool tell = false;
-    if (ok && atomic_load(&a->session) == session && until > atomic_load(&a->lease_until_ms)) {
+    if (ok && atomic_load(&a->session) == session && until > cl_until_get(&a->lease)) {
         a->lease_ms = lease_ms;
-        atomic_store(&a->lease_until_ms, until);
+        cl_until_set(&a->lease, until);
         tell = a->expired && until > clock_boot_ms();
         if (tell) {
             a->expired = false;
@@ -178,8 +178,7 @@ static void look_at_lease(struct cadastre_agent *a)
 {
     bool tell = false;
     (void)pthread_mutex_lock(&a->lock);
-    if (atomic_load(&a->session) > 0 && !a->expired &&
-        clock_boot_ms() >= atomic_load(&a->lease_until_ms)) {
+    if (atomic_load(&a->session) > 0 && !a->expired && clock_boot_ms() >= cl_until_get(&a->lease)) {
         a->expired = a->tell_expired = tell = true;
         (void)pthread_cond_broadcast(&a->changed);
     }

@@ -388,9 +388,9 @@ struct cadastre_partition *
 cadastre_agent_partition(struct cadastre_agent *a, const char *keyspace, uint64_t partition);
 
 /* May this node write to the partition as its primary at `epoch`, now? Ask at admission, before
- * applying and before acknowledging. No lock: an atomic load or two and, for exclusive partitions,
- * the clock. */
-bool cadastre_may_write(const struct cadastre_agent *a,
+ * applying and before acknowledging. No lock: a few atomic loads and, for exclusive partitions,
+ * the clock. Says no up to 20 ms before the lease runs out. */
+bool cadastre_may_write(struct cadastre_agent *a,
                         const struct cadastre_partition *p,
                         uint64_t epoch);
 /* The epoch at which this node may write if its lease is good, 0 when it may not. No lock. */

@@ -61,11 +61,12 @@ struct cl_entry *cl_map_ceiling(const struct cl_node *n, struct slice key, bool 
 
 static void retire(struct cl_map *m, void *p)
 {
-    if (m->retired_count == m->retired_cap) {
-        m->retired_cap = m->retired_cap > 0 ? 2 * m->retired_cap : RETIRED_FIRST;
-        m->retired = mem_realloc(m->retired, m->retired_cap * sizeof *m->retired);
+    struct cl_retired *r = &m->retired;
+    if (r->count == r->cap) {
+        r->cap = r->cap > 0 ? 2 * r->cap : RETIRED_FIRST;
+        r->items = mem_realloc(r->items, r->cap * sizeof *r->items);
     }
-    m->retired[m->retired_count++] = p;
+    r->items[r->count++] = p;
 }
 
 static void drop_node(struct cl_map *m, struct cl_node *n)
@@ -334,17 +335,35 @@ void cl_map_load(struct cl_map *m, struct cl_entry **entries, size_t count)
     mem_free(below);
 }
 
+static void free_leaving(struct cl_map *m)
+{
+    struct cl_retired *r = &m->leaving;
+    for (size_t i = 0; i < r->count; i++) {
+        mem_free(r->items[i]);
+    }
+    if (r->cap > CL_RETIRED_MAX) {
+        mem_free(r->items); /* a whole map's worth */
+        *r = (struct cl_retired){0};
+    }
+    r->count = 0;
+}
+
 void cl_map_publish(struct cl_map *m)
 {
     atomic_store(&m->root, m->next);
-    if (m->retired_count > 0) {
+    m->batch++;
+    if (m->retired.count > CL_RETIRED_MAX) {
         cl_readers_wait(&m->readers);
     }
-    for (size_t i = 0; i < m->retired_count; i++) {
-        mem_free(m->retired[i]);
+    if (cl_readers_left(&m->readers)) {
+        free_leaving(m);
+        if (m->retired.count > 0) {
+            struct cl_retired late = m->retired;
+            m->retired = m->leaving;
+            m->leaving = late;
+            cl_readers_begin(&m->readers);
+        }
     }
-    m->retired_count = 0;
-    m->batch++;
 }
 
 void cl_map_close(struct cl_map *m)
@@ -352,8 +371,14 @@ void cl_map_close(struct cl_map *m)
     retire_all(m, m->next);
     m->next = NULL;
     cl_map_publish(m);
-    mem_free(m->retired);
-    m->retired = NULL;
+    cl_readers_wait(&m->readers);
+    free_leaving(m);
+    cl_map_publish(m); /* what was retired while the last ones were leaving */
+    cl_readers_wait(&m->readers);
+    free_leaving(m);
+    mem_free(m->retired.items);
+    mem_free(m->leaving.items);
+    m->retired = m->leaving = (struct cl_retired){0};
 }
 
 /* --- checking --- */
@@ -366,6 +391,7 @@ static uint64_t check_node(const struct cl_node *n, struct cl_entry **last)
         struct slice key = cl_node_key(n, i);
         ASSERT(key.len >= n->prefix_len && memcmp(key.data, n->prefix, n->prefix_len) == 0);
         ASSERT(n->heads[i] == cl_node_head(key, n->prefix_len));
+        ASSERT(n->tails[i] == cl_node_head(key, n->prefix_len + sizeof n->heads[0]));
         if (n->level > 0) {
             ASSERT(cl_node_child(n, i)->level == n->level - 1);
             ASSERT(cl_node_entry(cl_node_child(n, i), 0) == n->low[i]);

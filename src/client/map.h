@@ -4,7 +4,8 @@
  * root, and frees what was replaced when the last reader of the version before has left.
  *
  * The first 8 bytes of each key after what a node's keys share are kept beside each other as
- * integers, so that a search reads a few cache lines a level and an entry only to break a tie. */
+ * integers, and the next 8 too, so that a search reads a few cache lines a level and entries only
+ * to break a tie of 16 bytes. */
 #ifndef CLIENT_MAP_H
 #define CLIENT_MAP_H
 
@@ -13,14 +14,20 @@
 
 struct cl_node;
 
+enum { CL_RETIRED_MAX = 1 << 16 };
+
 struct cl_map {
     _Atomic(struct cl_node *) root; /* what readers see; NULL: empty */
     struct cl_readers readers;
     /* The writer's: */
     struct cl_node *next; /* the version being made; the same as `root` between batches */
     uint64_t batch, count;
-    void **retired; /* owns; nodes and entries of the published version that `next` has not */
-    size_t retired_count, retired_cap;
+    /* Nodes and entries that newer versions do not have: of late, and those that are freed when the
+     * readers of before have left. */
+    struct cl_retired {
+        void **items; /* owns, and owns them */
+        size_t count, cap;
+    } retired, leaving;
 };
 
 void cl_map_init(struct cl_map *m);
@@ -71,8 +78,8 @@ enum cl_offer cl_map_offer(struct cl_map *m, struct cl_entry *e);
 void cl_map_remove(struct cl_map *m, struct slice start);
 /* Replaces all by `entries`, which are in order and do not overlap; takes over the entries. */
 void cl_map_load(struct cl_map *m, struct cl_entry **entries, size_t count);
-/* Shows the batch to readers and frees what is gone. May wait for readers, for as long as they take
- * to copy a route. */
+/* Shows the batch to readers, and frees what no reader holds any more. Waits for readers only when
+ * CL_RETIRED_MAX pieces wait for them. */
 void cl_map_publish(struct cl_map *m);
 
 /* Aborts when order, counts, heads or prefixes are wrong, or entries overlap. For tests. */

@@ -19,23 +19,25 @@ static unsigned heads_up_to(const uint64_t *heads, unsigned n, uint64_t x)
     return at + more;
 }
 
-/* Among the keys whose head is that of `key`, of which the last is end - 1. */
+/* Among the keys whose head is that of `key`, of which the last is end - 1: by their tails, and
+ * among equal ones of those by the keys themselves. */
 static unsigned search_ties(const struct cl_node *n, unsigned end, struct slice key)
 {
-    uint64_t head = n->heads[end - 1];
+    uint64_t head = n->heads[end - 1], tail = cl_node_head(key, n->prefix_len + sizeof head);
     unsigned low = end - 1;
     while (low > 0 && n->heads[low - 1] == head) {
         low--;
     }
-    while (low < end) {
-        unsigned middle = (low + end) / 2;
-        if (slice_cmp(cl_node_key(n, middle), key) <= 0) {
-            low = middle + 1;
-        } else {
-            end = middle;
-        }
+    while (end > low && n->tails[end - 1] > tail) {
+        end--;
     }
-    return low;
+    for (unsigned i = end; i > low && n->tails[i - 1] == tail; i--) {
+        if (slice_cmp(cl_node_key(n, i - 1), key) <= 0) {
+            return i;
+        }
+        end = i - 1;
+    }
+    return end;
 }
 
 unsigned cl_node_search(const struct cl_node *n, struct slice key)
@@ -77,6 +79,7 @@ struct cl_node *cl_node_copy(const struct cl_node *n, uint64_t batch)
 {
     struct cl_node *copy = mem_alloc(node_size(n->level));
     memcpy(copy, n, offsetof(struct cl_node, heads) + n->count * sizeof n->heads[0]);
+    memcpy(copy->tails, n->tails, n->count * sizeof n->tails[0]);
     memcpy(copy->pointers, n->pointers, n->count * sizeof n->pointers[0]);
     if (n->level > 0) {
         memcpy(copy->low, n->low, n->count * sizeof(struct cl_entry *));
@@ -101,6 +104,7 @@ void cl_node_rekey(struct cl_node *n)
     n->prefix_len = (uint8_t)common;
     for (unsigned i = 0; i < n->count; i++) {
         n->heads[i] = cl_node_head(cl_node_key(n, i), common);
+        n->tails[i] = cl_node_head(cl_node_key(n, i), common + sizeof n->heads[0]);
     }
 }
 
@@ -113,6 +117,7 @@ static void set_head(struct cl_node *n, unsigned i)
         cl_node_rekey(n);
     } else {
         n->heads[i] = cl_node_head(key, n->prefix_len);
+        n->tails[i] = cl_node_head(key, n->prefix_len + sizeof n->heads[0]);
     }
 }
 
@@ -120,6 +125,7 @@ void cl_node_insert(struct cl_node *n, unsigned i, void *pointer, struct cl_entr
 {
     size_t after = n->count - i;
     memmove(&n->heads[i + 1], &n->heads[i], after * sizeof n->heads[0]);
+    memmove(&n->tails[i + 1], &n->tails[i], after * sizeof n->tails[0]);
     memmove(&n->pointers[i + 1], &n->pointers[i], after * sizeof n->pointers[0]);
     n->pointers[i] = pointer;
     if (n->level > 0) {
@@ -134,6 +140,7 @@ void cl_node_remove(struct cl_node *n, unsigned i)
 {
     size_t after = n->count - i - 1u;
     memmove(&n->heads[i], &n->heads[i + 1], after * sizeof n->heads[0]);
+    memmove(&n->tails[i], &n->tails[i + 1], after * sizeof n->tails[0]);
     memmove(&n->pointers[i], &n->pointers[i + 1], after * sizeof n->pointers[0]);
     if (n->level > 0) {
         memmove(&n->low[i], &n->low[i + 1], after * sizeof n->low[0]);

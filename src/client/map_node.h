@@ -21,7 +21,8 @@ struct cl_node {
     uint8_t level;  /* 0: a leaf, its pointers are entries */
     uint8_t count, prefix_len;
     uint8_t prefix[CL_NODE_PREFIX_MAX];
-    uint64_t heads[CL_NODE_FANOUT];
+    uint64_t heads[CL_NODE_FANOUT]; /* the 8 bytes of each key after the prefix */
+    uint64_t tails[CL_NODE_FANOUT]; /* the 8 after those: read only where heads are equal */
     void *pointers[CL_NODE_FANOUT];
     struct cl_entry *low[]; /* inner nodes: the lowest entry under each child */
 };

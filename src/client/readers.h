@@ -10,6 +10,7 @@
 #define CLIENT_READERS_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { CL_STRIPES = 64 };
@@ -20,6 +21,7 @@ struct cl_stripe {
 
 struct cl_readers {
     _Atomic unsigned phase;
+    unsigned step, old; /* the writer's: of the waiting under way; step 0: none */
     struct cl_stripe stripes[CL_STRIPES];
 };
 
@@ -44,8 +46,11 @@ static inline void cl_readers_leave(_Atomic uint64_t *active)
     atomic_fetch_sub_explicit(active, 1, memory_order_release);
 }
 
-/* Returns when no reader holds what was published before the call. One caller at a time; not from a
- * reader. */
+/* For the writer alone. Begins to wait for the readers of what was published before the call. */
+void cl_readers_begin(struct cl_readers *r);
+/* Have they left? Does not wait. True as well when nobody waits. */
+bool cl_readers_left(struct cl_readers *r);
+/* Waits until they have; not from a reader. */
 void cl_readers_wait(struct cl_readers *r);
 
 #endif

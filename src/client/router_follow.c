@@ -46,9 +46,7 @@ static bool apply(struct cadastre_router *r, const struct cl_answer *a, size_t *
         }
     }
     ok = ok && applied.broken == 0;
-    if (*ret_count > 0) {
-        cl_router_publish(r);
-    }
+    cl_router_publish(r); /* without changes too: frees what is left of the batch before */
     if (ok) {
         atomic_store(&r->revision, revision);
         if (*ret_count < CL_CHANGES_MAX && a->body.len < CL_CUT_BYTES) {

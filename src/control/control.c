@@ -32,6 +32,9 @@ static void *machine_apply(void *ctx, uint64_t index, const uint8_t *bytes, size
         stop_here(index, result);
     }
     if (effects != NULL) {
+        if (c->active) {
+            heartbeat_on_rows(c, effects);
+        }
         store_push(c->parts.store, effects);
     }
     return result;
@@ -114,6 +117,9 @@ static void machine_leadership(void *ctx, bool active, uint64_t term)
     c->active = active;
     c->term = term;
     c->placing = false;
+    if (active) {
+        heartbeat_on_active(c);
+    }
     uint64_t wall = clock_wall_ms(), known = directory_state(c->parts.directory)->time_ms;
     c->anchor_time_ms = wall > known ? wall : known;
     c->anchor_mono_ms = clock_mono_ms();
@@ -177,6 +183,7 @@ void control_sample(struct control *c)
     s.refused = atomic_load(&c->refused);
     s.replayed = atomic_load(&c->replayed);
     s.confirms = atomic_load(&c->confirms);
+    s.beats = atomic_load(&c->beats);
     s.stopping = atomic_load(&c->stopping);
     atomic_store(&c->heard_ms, s.raft.heard_ms);
     (void)pthread_mutex_lock(&c->lock);
@@ -189,6 +196,7 @@ static void on_sample(uv_timer_t *timer)
     struct control *c = timer->data;
     control_sample(c);
     c->sampled_ms = clock_mono_ms();
+    heartbeat_on_sample(c);
     duties_on_sample(c);
 }
 
@@ -202,6 +210,7 @@ struct control *control_new(const struct control_parts *parts)
     struct control *c = mem_zalloc(sizeof *c);
     c->parts = *parts;
     (void)pthread_mutex_init(&c->lock, NULL);
+    heartbeat_init(c);
     c->machine = (struct replica_machine){.ctx = c,
                                           .apply = machine_apply,
                                           .drop_result = machine_drop_result,
@@ -234,6 +243,7 @@ void control_attach(struct control *c, struct replica *r)
     rv = uv_timer_start(&c->reconcile_timer, on_reconcile, CONTROL_RECONCILE_MS,
                         CONTROL_RECONCILE_MS);
     ASSERT(rv == 0);
+    heartbeat_attach(c);
     control_sample(c);
     if (c->active) { /* a sole voter leads before replica_start returns */
         replica_post(r, leadership_changed, c);

@@ -16,7 +16,8 @@
 enum {
     CONTROL_QUEUE_MAX =
         8192, /* requests handed over and not yet answered; more are ERR_OVERLOADED at once */
-    CONTROL_JOINED_MAX = 64 /* retries that wait for one command in flight with the same key */
+    CONTROL_BEATS_MAX = 32768, /* heartbeats not yet answered */
+    CONTROL_JOINED_MAX = 64    /* retries that wait for one command in flight with the same key */
 };
 
 struct control;
@@ -41,6 +42,32 @@ enum err_code control_submit(struct control *c,
 
 /* A linearizable read may run on the published view once `done` got ERR_OK. */
 enum err_code control_confirm(struct control *c, control_done done, void *arg) MUST_CHECK;
+
+/* A heartbeat: answered after a quorum confirmed this leader later than it arrived. ERR_OK: the
+ * session is the node's present one, and its lease runs on from when the node sent it.
+ * ERR_SESSION_ENDED, ERR_NODE_NOT_FOUND: confirmed too. ERR_NOT_LEADER, and ERR_NOT_READY while it
+ * is being decided whether the session has lapsed: nothing is known. `node` is copied. */
+struct control_beat {
+    enum err_code status;
+    uint64_t lease_ms, heartbeat_ms;
+    dir_rev revision;
+    char leader_url[DIR_ADDRESS_MAX + 1];
+};
+typedef void (*control_beat_done)(void *arg, const struct control_beat *beat);
+enum err_code control_heartbeat(struct control *c,
+                                const char *node,
+                                uint64_t session,
+                                control_beat_done done,
+                                void *arg) MUST_CHECK;
+
+/* What this server knows of a node's life; only a leader can tell that one is suspect.
+ * `*ret_left_ms`: of its lease, as this leader counts it; UINT64_MAX when it doesn't. Any thread.
+ */
+enum control_node_state { CONTROL_NODE_UP, CONTROL_NODE_SUSPECT, CONTROL_NODE_DOWN };
+enum control_node_state control_node_state(struct control *c,
+                                           const struct dir_node *n,
+                                           uint64_t heartbeat_ms,
+                                           uint64_t *ret_left_ms);
 
 /* A creation of any size: the keyspace appears whole or not at all (decisions.md 27). `bounds` are
  * the splits beyond the first command's own, in key order, copied; for a hash keyspace none, they
@@ -76,8 +103,8 @@ struct control_status {
     struct replica_status raft;
     char leader_url[DIR_ADDRESS_MAX + 1];
     uint64_t store_lag, loop_lag_ms, loop_lag_max_ms,
-        loop_turned_ms;                             /* loop_turned_ms: CLOCK_MONOTONIC */
-    uint64_t commands, refused, replayed, confirms; /* counters since the start */
+        loop_turned_ms;                                    /* loop_turned_ms: CLOCK_MONOTONIC */
+    uint64_t commands, refused, replayed, confirms, beats; /* counters since the start */
     bool stopping;
 };
 void control_status(const struct control *c, struct control_status *ret_status);

@@ -5,6 +5,7 @@
 #define CONTROL_INTERNAL_H
 
 #include "control/control.h"
+#include "control/leases.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -18,10 +19,14 @@ enum {
     CONTROL_RECONCILE_MS = 500,      /* wanted and present membership are compared so often */
     CONTROL_BUCKETS = 1024,          /* of the table of keys in flight */
     CONTROL_CHUNK_BYTES = 768 << 10, /* bounds of one creation chunk; a command holds 1 MiB */
+    CONTROL_STALL_MS = 1000,         /* a loop that stood still so long may have missed heartbeats */
+    CONTROL_LAPSES_A_TURN = 64,      /* sessions whose end is proposed between two samples */
+    BEATS_BATCH_MS = 50,             /* heartbeats of this time share a confirmation */
     CONTROL_NO_INDEX = 0
 };
 
 struct request;
+struct beat;
 
 struct control {
     struct control_parts parts;
@@ -40,6 +45,14 @@ struct control {
     bool member_busy;                           /* a membership change is in flight */
     struct request *in_flight[CONTROL_BUCKETS]; /* by principal and idempotency key */
     uint64_t loop_lag_max_ms, sampled_ms;
+
+    struct leases leases;     /* this leader's count; changed by the loop thread alone */
+    uint64_t turned_boot_ms;  /* when the loop was last seen turning */
+    struct beat *beats_waiting, *beats_riding; /* for the next confirmation; on the one in flight */
+    bool beats_in_flight;
+    uint64_t beats_sent_ms;
+    uv_timer_t beats_timer;
+    _Atomic uint64_t beats_queued, beats;
 
     _Atomic uint64_t queued; /* requests handed over and not answered */
     _Atomic uint64_t commands, refused, replayed, confirms;
@@ -90,6 +103,15 @@ void create_free(struct creation *creation);
 
 /* --- members.c --- */
 void members_reconcile(struct control *c);
+
+/* --- heartbeat.c --- */
+void heartbeat_init(struct control *c);
+void heartbeat_attach(struct control *c);
+/* This server leads from this moment on. */
+void heartbeat_on_active(struct control *c);
+/* A command was applied. */
+void heartbeat_on_rows(struct control *c, const struct dir_effects *effects);
+void heartbeat_on_sample(struct control *c);
 
 /* --- duties.c: what a leader does unasked --- */
 void duties_after_apply(struct control *c);

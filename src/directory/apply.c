@@ -33,7 +33,7 @@ struct handler {
 };
 
 #define BODY(name) CADASTRE__COMMAND__BODY_##name
-enum { BODY_FIRST = BODY(BOOTSTRAP), BODY_LAST = BODY(SETTINGS_PATCH) };
+enum { BODY_FIRST = BODY(BOOTSTRAP), BODY_LAST = BODY(DUTY_DONE) };
 
 static const struct handler handlers[BODY_LAST - BODY_FIRST + 1] = {
     [BODY(BOOTSTRAP) - BODY_FIRST] = {"bootstrap", apply_bootstrap},
@@ -53,6 +53,11 @@ static const struct handler handlers[BODY_LAST - BODY_FIRST + 1] = {
     [BODY(STATE_CHECK) - BODY_FIRST] = {"state_check", apply_nothing},
     [BODY(TICK) - BODY_FIRST] = {"tick", apply_nothing},
     [BODY(SETTINGS_PATCH) - BODY_FIRST] = {"settings_patch", apply_settings_patch},
+    [BODY(SESSION_END) - BODY_FIRST] = {"session_end", apply_session_end},
+    [BODY(NODE_SCHEDULING) - BODY_FIRST] = {"node_scheduling", apply_node_scheduling},
+    [BODY(INSYNC_CHANGE) - BODY_FIRST] = {"insync_change", apply_insync_change},
+    [BODY(FORCED_FAILOVER) - BODY_FIRST] = {"forced_failover", apply_forced_failover},
+    [BODY(DUTY_DONE) - BODY_FIRST] = {"duty_done", apply_duty_done},
 };
 
 static const struct handler *handler_of(const Cadastre__Command *cmd)
@@ -61,7 +66,8 @@ static const struct handler *handler_of(const Cadastre__Command *cmd)
     if (body < BODY_FIRST || body > BODY_LAST) {
         return NULL;
     }
-    return &handlers[body - BODY_FIRST];
+    const struct handler *h = &handlers[body - BODY_FIRST];
+    return h->fn != NULL ? h : NULL;
 }
 
 static void *decode_alloc(void *arg, size_t size)
@@ -160,7 +166,8 @@ static int slot_order(const void *x, const void *y)
     return a < b ? -1 : a > b;
 }
 
-/* Free slots have id 0 and sort first. A node that is gone has no row to keep. */
+/* Every node that is named here has a copy of what changed, so its tasks have too. Free slots have
+ * id 0 and sort first. A node that is gone has no row to keep. */
 static void flush_counts(struct apply *a)
 {
     struct counts *c = &a->counts;
@@ -171,11 +178,12 @@ static void flush_counts(struct apply *a)
     for (uint64_t i = c->cap - c->used; i < c->cap; i++) {
         uint8_t key[8];
         const struct dir_node *n = ptree_get(&a->s->nodes, ptree_u64_key(c->slots[i].node, key));
-        if (n == NULL || c->slots[i].delta == 0) {
+        if (n == NULL || (c->slots[i].delta == 0 && n->task_revision == a->rev)) {
             continue;
         }
         struct dir_node *copy = row_copy(n, dir_node_size(n));
         copy->partition_count = (uint64_t)((int64_t)n->partition_count + c->slots[i].delta);
+        copy->task_revision = a->rev;
         apply_put(a, copy);
     }
 }

@@ -232,6 +232,7 @@ static void add_partition(struct apply *a,
         .mod_revision = a->rev,
         .created = a->rev,
         .owner_since_ms = a->s->time_ms,
+        .session = placed ? view_node_by_id(a->s, replicas[0].node)->session : 0,
     };
     apply_put(a, partition_new(&like, &arrays));
 }
@@ -279,6 +280,18 @@ static void touch_all(struct apply *a, uint64_t keyspace, enum dir_change_kind k
     }
 }
 
+/* Its nodes' agents have to delete what they hold of it; of nodes without one nobody would ever say
+ * that it is done. */
+static void
+owe_cleanup(struct apply *a, const struct dir_keyspace *ks, const struct dir_partition *p)
+{
+    for (uint8_t i = 0; i < p->replica_count; i++) {
+        if (!view_node_by_id(a->s, p->replicas[i].node)->is_static) {
+            duty_make(a, ks, p, &p->replicas[i]);
+        }
+    }
+}
+
 static void remove_keyspace(struct apply *a, const struct dir_keyspace *ks, struct touched *t)
 {
     struct dir_map *map = state_detach_map(a->s, ks->id);
@@ -289,6 +302,7 @@ static void remove_keyspace(struct apply *a, const struct dir_keyspace *ks, stru
         if (t != NULL) {
             touched_removed(t, p->id);
         }
+        owe_cleanup(a, ks, p);
         apply_count(a, p, -1);
         apply_remove(a, p);
     }
@@ -413,6 +427,19 @@ static void grow_hash(struct apply *a, struct placer *placer, const struct dir_k
     }
 }
 
+/* What nodes hold of a keyspace is told to them once it can be seen. */
+static void touch_nodes(struct apply *a)
+{
+    const struct dir_node *n;
+    struct ptree_iter it;
+    for (ptree_seek(&a->s->nodes, slice_of(NULL, 0), &it); (n = ptree_iter_get(&it, NULL)) != NULL;
+         ptree_iter_next(&it)) {
+        if (n->partition_count > 0) {
+            counts_add(&a->counts, n->id, 0);
+        }
+    }
+}
+
 enum err_code apply_keyspace_grow(struct apply *a)
 {
     const Cadastre__KeyspaceGrow *m = a->cmd->keyspace_grow;
@@ -442,6 +469,7 @@ enum err_code apply_keyspace_grow(struct apply *a)
     if (m->last) {
         a->kind = DIR_CHANGE_CREATE;
         touch_all(a, now->id, DIR_CHANGE_CREATE);
+        touch_nodes(a);
     }
     return ERR_OK;
 }

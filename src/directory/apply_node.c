@@ -64,21 +64,6 @@ static enum err_code check_address(struct apply *a, const struct dir_node *next)
     return ERR_OK;
 }
 
-/* The partitions with a copy on the node. The scan ends with the last of them. */
-static void partitions_of(const struct dir_view *s, const struct dir_node *n, struct part_list *out)
-{
-    struct dir_partition *p;
-    struct ptree_iter it;
-    for (ptree_seek(&s->partitions, slice_of(NULL, 0), &it);
-         out->count < n->partition_count && (p = ptree_iter_get(&it, NULL)) != NULL;
-         ptree_iter_next(&it)) {
-        if (partition_copy_on(p, n->id) >= 0) {
-            parts_add(out, dir_ref(p));
-        }
-    }
-    parts_sort(out);
-}
-
 static bool same_labels(const struct dir_label *a,
                         uint32_t a_count,
                         const struct dir_label *b,
@@ -117,6 +102,7 @@ static void touch_routes(struct apply *a, const struct part_list *held, enum dir
 {
     for (uint64_t i = 0; i < held->count; i++) {
         touched_route(apply_touch(a, held->items[i]->keyspace, kind), held->items[i]);
+        apply_count(a, held->items[i], 0);
     }
 }
 
@@ -124,7 +110,7 @@ static void finish_put(struct apply *a, struct dir_node *next)
 {
     next->object.refs = 1;
     next->object.kind = DIR_KIND_NODE;
-    next->mod_revision = a->rev;
+    next->mod_revision = next->task_revision = a->rev;
     a->session = next->session;
     a->changed = true;
     apply_put(a, row_copy(next, dir_node_size(next)));
@@ -148,6 +134,7 @@ static enum err_code put_new(struct apply *a, struct dir_node *next)
                        DIR_NODES_MAX);
     }
     next->id = apply_id(a);
+    next->lease_ms = next->is_static ? 0 : (uint32_t)a->s->settings.lease_ms;
     next->session = next->created = next->route_revision = a->rev;
     finish_put(a, next);
     return ERR_OK;
@@ -179,7 +166,7 @@ static enum err_code put_known(struct apply *a, const struct dir_node *old, stru
     }
     struct part_list held = {NULL, 0, 0};
     if (d.labels || d.routes) {
-        partitions_of(a->s, old, &held);
+        grant_held(a->s, old, &held);
     }
     enum err_code code = d.labels ? check_labels(a, old, next, &held) : ERR_OK;
     if (code == ERR_OK) {
@@ -189,6 +176,8 @@ static enum err_code put_known(struct apply *a, const struct dir_node *old, stru
         next->scheduling = old->scheduling;
         next->created = old->created;
         next->partition_count = old->partition_count;
+        next->ended_session = old->ended_session;
+        next->ended_lease_ms = old->ended_lease_ms;
         next->route_revision = d.routes ? a->rev : old->route_revision;
         finish_put(a, next);
         if (d.routes && held.count > 0) {
@@ -200,17 +189,109 @@ static enum err_code put_known(struct apply *a, const struct dir_node *old, stru
     return code;
 }
 
+/* What a new session means for one partition that the node holds a copy of. */
+static void
+settle(struct apply *a, const struct dir_node *old, const struct copies *copies, uint64_t id)
+{
+    uint8_t key[8];
+    const struct dir_partition *p = ptree_get(&a->s->partitions, ptree_u64_key(id, key));
+    int at = partition_copy_on(p, old->id);
+    const struct dir_replica *r = &p->replicas[at];
+    bool holds = copies_hold(copies, p, r);
+    uint64_t proven = a->cmd->node_put->previous_session;
+    if (r->role == DIR_ROLE_PRIMARY) {
+        if (p->session == proven || (old->is_static && p->session == old->session)) {
+            grant_release(a, p, holds);
+        } else {
+            apply_count(a, p, 0); /* it waits until the old session is released */
+        }
+        return;
+    }
+    if (r->role == DIR_ROLE_SYNC && !holds) {
+        grant_demote(a, p, at);
+    } else {
+        apply_count(a, p, 0); /* the primary has to know the new session */
+    }
+    grant_recover(a, ptree_get(&a->s->partitions, ptree_u64_key(id, key)));
+}
+
+static void note_ended(struct apply *a, const struct dir_node *old, uint64_t id)
+{
+    uint8_t key[8];
+    const struct dir_node *n = ptree_get(&a->s->nodes, ptree_u64_key(id, key));
+    dir_rev newest = grant_newest_ended(a->s, n);
+    struct dir_node *next = row_copy(n, dir_node_size(n));
+    next->ended_session = newest;
+    next->ended_lease_ms = 0;
+    if (newest != 0) {
+        uint32_t before = old->ended_session != 0 ? old->ended_lease_ms : 0;
+        next->ended_lease_ms = before > old->lease_ms ? before : old->lease_ms;
+    }
+    apply_put(a, next);
+}
+
+/* A new session of a known node: the old one has ended, which is not yet to say that what it was
+ * granted is released. */
+static enum err_code put_session(struct apply *a, const struct dir_node *old, struct dir_node *next)
+{
+    struct difference d = compare(old, next);
+    struct part_list held = {NULL, 0, 0};
+    grant_held(a->s, old, &held);
+    enum err_code code = d.labels ? check_labels(a, old, next, &held) : ERR_OK;
+    if (code == ERR_OK) {
+        struct copies *copies = copies_read(a->s, a->cmd->node_put);
+        next->id = old->id;
+        next->session = a->rev;
+        next->lease_ms = next->is_static ? 0 : (uint32_t)a->s->settings.lease_ms;
+        next->scheduling = old->scheduling;
+        next->created = old->created;
+        next->partition_count = old->partition_count;
+        next->route_revision = d.routes ? a->rev : old->route_revision;
+        finish_put(a, next);
+        if (d.routes && held.count > 0) {
+            touch_routes(a, &held, DIR_CHANGE_NODE);
+        }
+        for (uint64_t i = 0; i < held.count; i++) {
+            settle(a, old, copies, held.items[i]->id);
+        }
+        note_ended(a, old, next->id);
+        a->kind = a->touched_count > 0 ? DIR_CHANGE_GRANT : 0;
+        copies_free(copies);
+    }
+    parts_close(&held);
+    return code;
+}
+
+static enum err_code check_copies_named(struct apply *a, const Cadastre__NodePut *m)
+{
+    enum { COPIES_MAX = 10000 };
+    if (m->n_copies > COPIES_MAX) {
+        return err_set_at(&a->err, ERR_LIMIT_EXCEEDED, "/copies", "there are more than %d",
+                          COPIES_MAX);
+    }
+    return ERR_OK;
+}
+
 static enum err_code put_said(struct apply *a, const Cadastre__NodePut *m, struct dir_node *next)
 {
     enum err_code code = read_node(a, m, next);
     if (code == ERR_OK) {
         code = check_address(a, next);
     }
+    if (code == ERR_OK) {
+        code = check_copies_named(a, m);
+    }
     if (code != ERR_OK) {
         return code;
     }
     const struct dir_node *old = view_node(a->s, slice_of(m->name, strlen(m->name)));
-    code = old == NULL ? put_new(a, next) : put_known(a, old, next);
+    if (old == NULL) {
+        code = put_new(a, next);
+    } else if (old->is_static && next->is_static) {
+        code = put_known(a, old, next);
+    } else {
+        code = put_session(a, old, next);
+    }
     if (code != ERR_OK) {
         return code;
     }
@@ -246,10 +327,13 @@ static void drop_copy(struct apply *a, struct dir_partition *p, const struct dir
         /* Nobody else may write yet, so the epoch stays (decisions.md 7 in the design): the next
          * grant sets one. */
         like.state = DIR_UNAVAILABLE;
+        like.session = 0;
     }
+    like.home = p->home == n->id ? 0 : p->home;
     like.mod_revision = a->rev;
     like.cause = DIR_CHANGE_LOST;
     struct dir_partition *now = partition_new(&like, &arrays);
+    apply_count(a, now, 0);
     touched_route(apply_touch(a, now->keyspace, DIR_CHANGE_LOST), now);
     apply_put(a, now);
 }
@@ -262,17 +346,24 @@ enum err_code apply_node_delete(struct apply *a)
         return err_set(&a->err, ERR_NODE_NOT_FOUND, "there is no such node");
     }
     apply_subject(a, "node=%s", n->name);
+    if (n->ended_session != 0 ||
+        (!n->is_static && !n->ended && n->partition_count > 0 && m->force)) {
+        return err_set(&a->err, ERR_LEASE_HELD,
+                       "\"%s\" may write what it holds until its session has lapsed or is released",
+                       n->name);
+    }
     if (n->partition_count > 0 && !m->force) {
         return err_set(&a->err, ERR_NODE_IN_USE, "\"%s\" holds copies of %" PRIu64 " partitions",
                        n->name, n->partition_count);
     }
     struct part_list held = {NULL, 0, 0};
-    partitions_of(a->s, n, &held);
+    grant_held(a->s, n, &held);
     for (uint64_t i = 0; i < held.count; i++) {
         drop_copy(a, held.items[i], n);
     }
     a->kind = held.count > 0 ? DIR_CHANGE_LOST : 0;
     parts_close(&held);
+    duty_drop_all(a, n->id);
     a->changed = true;
     apply_remove(a, n);
     return ERR_OK;

@@ -15,9 +15,7 @@ static bool add_route(void *arg, const struct dir_partition *p)
     return a->routes.count < DIR_CHANGE_ROUTES_MAX;
 }
 
-/* The live partition of this id in a keyspace that can be seen. For a retired id the refusal
- * carries what is there now. */
-static enum err_code find(struct apply *a, uint64_t id, struct dir_partition **ret_p)
+enum err_code apply_find_partition(struct apply *a, uint64_t id, struct dir_partition **ret_p)
 {
     uint8_t bytes[8];
     struct slice key = ptree_u64_key(id, bytes);
@@ -41,19 +39,19 @@ static enum err_code find(struct apply *a, uint64_t id, struct dir_partition **r
                    "partition %" PRIu64 " was retired at revision %" PRIu64, id, t->retired);
 }
 
-static void show_present(struct apply *a, struct dir_partition *p)
+void apply_show_present(struct apply *a, struct dir_partition *p)
 {
     a->current_epoch = p->epoch;
     parts_add(&a->routes, dir_ref(p));
 }
 
-static enum err_code
-check_epoch(struct apply *a, struct dir_partition *p, bool has_expected, uint64_t expected)
+enum err_code
+apply_expect_epoch(struct apply *a, struct dir_partition *p, bool has_expected, uint64_t expected)
 {
     if (!has_expected || expected == p->epoch) {
         return ERR_OK;
     }
-    show_present(a, p);
+    apply_show_present(a, p);
     return err_set(&a->err, expected < p->epoch ? ERR_STALE_EPOCH : ERR_FUTURE_EPOCH,
                    "the epoch of partition %" PRIu64 " is %" PRIu64 ", not %" PRIu64, p->id,
                    p->epoch, expected);
@@ -139,9 +137,9 @@ enum err_code apply_split(struct apply *a)
 {
     const Cadastre__Split *m = a->cmd->split;
     struct dir_partition *p;
-    enum err_code code = find(a, m->partition, &p);
+    enum err_code code = apply_find_partition(a, m->partition, &p);
     if (code == ERR_OK) {
-        code = check_epoch(a, p, m->has_expect_epoch, m->expect_epoch);
+        code = apply_expect_epoch(a, p, m->has_expect_epoch, m->expect_epoch);
     }
     if (code == ERR_OK) {
         code = check_split(a, p);
@@ -156,6 +154,7 @@ enum err_code apply_split(struct apply *a)
     arrays.parent_count = 1;
     like.epoch = like.mod_revision = like.created = a->rev;
     like.cause = DIR_CHANGE_SPLIT;
+    like.start_position = 0;
     if (p->rate_limit > 0) {
         /* The range as a whole was admitted that much: its parts share it, for there is no telling
          * their loads. */
@@ -215,6 +214,8 @@ check_merge(struct apply *a, const struct dir_partition *p, const struct dir_par
         why = "one of them is active and the other is not";
     } else if (!same_copies(p, q)) {
         why = "their copies are not on the same nodes in the same roles";
+    } else if (p->session != q->session || p->home != q->home) {
+        why = "they are not granted to the same session";
     }
     return why == NULL ? ERR_OK : err_set(&a->err, ERR_NOT_MERGEABLE, "%s", why);
 }
@@ -241,6 +242,7 @@ merged(struct apply *a, const struct dir_partition *left, const struct dir_parti
     like.id = apply_id(a);
     like.epoch = like.mod_revision = like.created = a->rev;
     like.cause = DIR_CHANGE_MERGE;
+    like.start_position = 0;
     like.pinned = left->pinned || right->pinned;
     like.holds_data = left->holds_data || right->holds_data;
     like.rate_limit = merged_limit(left, right);
@@ -254,12 +256,12 @@ enum err_code apply_merge(struct apply *a)
 {
     const Cadastre__Merge *m = a->cmd->merge;
     struct dir_partition *p, *q;
-    enum err_code code = find(a, m->partition, &p);
+    enum err_code code = apply_find_partition(a, m->partition, &p);
     if (code == ERR_OK) {
-        code = check_epoch(a, p, m->has_expect_epoch, m->expect_epoch);
+        code = apply_expect_epoch(a, p, m->has_expect_epoch, m->expect_epoch);
     }
     if (code == ERR_OK) {
-        code = find(a, m->with, &q);
+        code = apply_find_partition(a, m->with, &q);
     }
     if (code == ERR_OK) {
         a->partition = p->id;
@@ -301,7 +303,7 @@ static enum err_code check_from(struct apply *a, struct dir_partition *p, const 
     if (from[0] == '\0' || (owner != NULL && strcmp(owner->name, from) == 0)) {
         return ERR_OK;
     }
-    show_present(a, p);
+    apply_show_present(a, p);
     return owner == NULL
                ? err_set(&a->err, ERR_NOT_OWNER, "partition %" PRIu64 " has no primary at present",
                          p->id)
@@ -333,8 +335,11 @@ check_to(struct apply *a, const struct dir_partition *p, const struct dir_node *
         return err_set(&a->err, ERR_PLACEMENT_VIOLATED,
                        "the placement of \"%s\" does not allow \"%s\"", ks->name, to->name);
     }
+    if (!view_node_is_live(to)) {
+        return err_set(&a->err, ERR_NO_DESTINATION, "\"%s\" has no session", to->name);
+    }
     const struct dir_node *owner = primary_of(a, p);
-    if (owner != NULL && !owner->is_static) {
+    if (grant_is_leased(a->s, p)) {
         return err_set(&a->err, ERR_LEASE_HELD,
                        "\"%s\" may write the partition while it holds its lease", owner->name);
     }
@@ -349,7 +354,7 @@ check_reassign(struct apply *a, struct dir_partition *p, const struct dir_node *
         return err_set_at(&a->err, ERR_INVALID_REQUEST, "/reason",
                           "a reason is a text of at most %d bytes", DIR_TEXT_MAX);
     }
-    enum err_code code = check_epoch(a, p, m->has_expect_epoch, m->expect_epoch);
+    enum err_code code = apply_expect_epoch(a, p, m->has_expect_epoch, m->expect_epoch);
     if (code == ERR_OK) {
         code = check_from(a, p, m->from);
     }
@@ -364,54 +369,19 @@ check_reassign(struct apply *a, struct dir_partition *p, const struct dir_node *
     return check_to(a, p, to);
 }
 
-static struct dir_operation *
-operation_new(struct apply *a, const struct dir_partition *p, const struct dir_node *to)
-{
-    const struct dir_node *from = primary_of(a, p);
-    struct dir_operation *o = mem_zalloc(sizeof *o);
-    o->object.refs = 1;
-    o->object.kind = DIR_KIND_OPERATION;
-    o->id = apply_id(a);
-    o->keyspace = p->keyspace;
-    o->partition = p->id;
-    o->source = from != NULL ? from->id : 0;
-    o->destination = to->id;
-    o->epoch_before = p->epoch;
-    o->epoch_after = a->rev;
-    o->revision = a->rev;
-    o->at_ms = a->s->time_ms;
-    (void)snprintf(o->keyspace_name, sizeof o->keyspace_name, "%s",
-                   state_keyspace(a->s, p->keyspace)->name);
-    (void)snprintf(o->source_name, sizeof o->source_name, "%s", from != NULL ? from->name : "");
-    (void)snprintf(o->destination_name, sizeof o->destination_name, "%s", to->name);
-    (void)snprintf(o->initiator, sizeof o->initiator, "%s", a->cmd->principal);
-    (void)snprintf(o->reason, sizeof o->reason, "%s", a->cmd->reassign->reason);
-    return o;
-}
-
-static void remember_operation(struct apply *a, struct dir_operation *o)
-{
-    while (a->s->operations.count >= DIR_OPERATIONS_MAX) {
-        struct ptree_iter it;
-        ptree_seek(&a->s->operations, slice_of(NULL, 0), &it);
-        apply_remove(a, ptree_iter_get(&it, NULL));
-    }
-    a->operation = dir_ref(o);
-    apply_put(a, o);
-}
-
 enum err_code apply_reassign(struct apply *a)
 {
     struct dir_partition *p;
     const struct dir_node *to = NULL;
-    enum err_code code = find(a, a->cmd->reassign->partition, &p);
+    enum err_code code = apply_find_partition(a, a->cmd->reassign->partition, &p);
     if (code == ERR_OK) {
         code = check_reassign(a, p, &to);
     }
     if (code != ERR_OK) {
         return code;
     }
-    struct dir_replica replicas[DIR_REPLICAS_MAX] = {{to->id, DIR_ROLE_PRIMARY}};
+    struct dir_replica replicas[DIR_REPLICAS_MAX] = {
+        {.node = to->id, .copy = a->rev, .role = DIR_ROLE_PRIMARY}};
     struct partition_arrays arrays = partition_arrays(p);
     struct dir_partition like = partition_like(p);
     uint8_t n = 1;
@@ -425,8 +395,11 @@ enum err_code apply_reassign(struct apply *a)
     like.cause = DIR_CHANGE_MOVE;
     like.epoch = like.mod_revision = a->rev;
     like.owner_since_ms = a->s->time_ms;
+    like.session = to->session;
+    like.home = 0;
+    like.start_position = 0;
     struct dir_partition *now = partition_new(&like, &arrays);
-    remember_operation(a, operation_new(a, p, to));
+    (void)operation_done(a, p, DIR_OPERATION_MOVE, to, a->cmd->reassign->reason);
     apply_count(a, p, -1);
     apply_count(a, now, 1);
     touched_route(apply_touch(a, now->keyspace, DIR_CHANGE_MOVE), now);
@@ -441,9 +414,9 @@ enum err_code apply_partition_patch(struct apply *a)
 {
     const Cadastre__PartitionPatch *m = a->cmd->partition_patch;
     struct dir_partition *p;
-    enum err_code code = find(a, m->partition, &p);
+    enum err_code code = apply_find_partition(a, m->partition, &p);
     if (code == ERR_OK) {
-        code = check_epoch(a, p, m->has_expect_epoch, m->expect_epoch);
+        code = apply_expect_epoch(a, p, m->has_expect_epoch, m->expect_epoch);
     }
     if (code == ERR_OK && m->has_rate_limit && m->rate_limit > DIR_REVISION_MAX) {
         code = err_set_at(&a->err, ERR_INVALID_REQUEST, "/rate_limit", "it is out of range");

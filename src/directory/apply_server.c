@@ -207,6 +207,12 @@ enum err_code apply_settings_patch(struct apply *a)
     if (m->has_dedupe_retention_ms) {
         next.dedupe_retention_ms = m->dedupe_retention_ms;
     }
+    if (m->has_lease_ms) {
+        next.lease_ms = m->lease_ms;
+    }
+    if (m->has_heartbeat_ms) {
+        next.heartbeat_ms = m->heartbeat_ms;
+    }
     const char *pointer = NULL;
     if (!in_range(next.history_retention_ms, RETENTION_MS_MIN, RETENTION_MS_MAX)) {
         pointer = "/history_retention_ms";
@@ -214,13 +220,15 @@ enum err_code apply_settings_patch(struct apply *a)
         pointer = "/history_max";
     } else if (!in_range(next.dedupe_retention_ms, RETENTION_MS_MIN, RETENTION_MS_MAX)) {
         pointer = "/dedupe_retention_ms";
+    } else if (!in_range(next.lease_ms, DIR_LEASE_MS_MIN, DIR_LEASE_MS_MAX)) {
+        pointer = "/lease_ms";
+    } else if (!in_range(next.heartbeat_ms, 1, next.lease_ms / 2)) {
+        pointer = "/heartbeat_ms"; /* one may get lost */
     }
     if (pointer != NULL) {
         return err_set_at(&a->err, ERR_INVALID_SETTINGS, pointer, "it is out of range");
     }
-    if (next.history_retention_ms != a->s->settings.history_retention_ms ||
-        next.history_max != a->s->settings.history_max ||
-        next.dedupe_retention_ms != a->s->settings.dedupe_retention_ms) {
+    if (memcmp(&next, &a->s->settings, sizeof next) != 0) {
         a->s->settings = next;
         a->changed = true;
     }

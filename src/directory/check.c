@@ -17,6 +17,7 @@ struct checker {
     struct counts counts; /* copies by node */
     uint64_t mapped;      /* partitions met in maps */
     uint64_t waiting;     /* partitions that wait for an owner */
+    uint64_t copies;      /* replicas of all partitions */
     struct hash128 hash;
     struct buf scratch;
 };
@@ -93,14 +94,49 @@ static void check_scalars(struct checker *c)
     }
 }
 
+/* Who may write is somebody who is there. */
+static void check_grant(struct checker *c, const struct dir_partition *p)
+{
+    if (!partition_has_primary(p)) {
+        if (p->session != 0 || (p->home != 0 && partition_copy_on(p, p->home) < 0)) {
+            wrong(c, "partition %" PRIu64 ": granted to session %" PRIu64 " of nobody", p->id,
+                  p->session);
+        }
+        return;
+    }
+    const struct dir_node *n = by_id(&c->v->nodes, p->replicas[0].node);
+    if (p->home != 0 || p->session == 0 || p->session > p->epoch) {
+        wrong(c, "partition %" PRIu64 ": epoch %" PRIu64 " is granted to session %" PRIu64, p->id,
+              p->epoch, p->session);
+    }
+    if (n == NULL) {
+        return;
+    }
+    bool present = p->session == n->session && view_node_is_live(n);
+    bool before = p->session < n->session && p->session <= n->ended_session;
+    if (!present && !before) {
+        wrong(c, "partition %" PRIu64 ": session %" PRIu64 " of node %s may not hold it", p->id,
+              p->session, n->name);
+    }
+}
+
 static void check_replicas(struct checker *c, const struct dir_partition *p)
 {
+    c->copies += p->replica_count;
     for (uint8_t i = 0; i < p->replica_count; i++) {
         const struct dir_replica *r = &p->replicas[i];
         if (r->node == 0 || by_id(&c->v->nodes, r->node) == NULL) {
             wrong(c, "partition %" PRIu64 ": there is no node %" PRIu64, p->id, r->node);
         } else {
             counts_add(&c->counts, r->node, 1);
+        }
+        uint8_t key[16];
+        if (ptree_get(&c->v->by_node, state_pair_key(r->node, p->id, key)) == NULL) {
+            wrong(c, "partition %" PRIu64 ": node %" PRIu64 " does not know its copy", p->id,
+                  r->node);
+        }
+        if (!is_revision(c, r->copy)) {
+            wrong(c, "partition %" PRIu64 ": copy %u has no id", p->id, i);
         }
         if (partition_copy_on(p, r->node) != i) {
             wrong(c, "partition %" PRIu64 ": two copies on node %" PRIu64, p->id, r->node);
@@ -165,6 +201,7 @@ static void check_partition(struct checker *c, const struct dir_partition *p)
         wrong(c, "partition %" PRIu64 ": it lives and is retired", p->id);
     }
     check_replicas(c, p);
+    check_grant(c, p);
     check_parents(c, p);
 }
 
@@ -249,6 +286,9 @@ static void check_partitions(struct checker *c)
         }
         check_partition(c, p);
     }
+    if (v->by_node.count != c->copies) {
+        wrong(c, "the index of copies has another size");
+    }
     if (c->mapped != v->partitions.count) {
         wrong(c, "the maps have %" PRIu64 " partitions of %" PRIu64, c->mapped,
               v->partitions.count);
@@ -311,6 +351,21 @@ static void check_tombstones(struct checker *c)
     }
 }
 
+/* A session that has ended and waits is one that something is granted to. */
+static void check_sessions(struct checker *c, const struct dir_node *n)
+{
+    dir_rev newest = grant_newest_ended(c->v, n);
+    if (n->ended_session != newest || (newest == 0) != (n->ended_lease_ms == 0)) {
+        /* A static node's grants have no lease to wait for. */
+        wrong(c, "node %s: session %" PRIu64 " waits to be released, not %" PRIu64, n->name, newest,
+              n->ended_session);
+    }
+    if (n->is_static ? n->lease_ms != 0 || n->ended : n->lease_ms == 0) {
+        wrong(c, "node %s: its lease of %" PRIu32 " ms is not that of its kind", n->name,
+              n->lease_ms);
+    }
+}
+
 static void check_nodes(struct checker *c)
 {
     const struct dir_view *v = c->v;
@@ -323,12 +378,14 @@ static void check_nodes(struct checker *c)
         add_hash(c, &n->object);
         if (!key_is(key, n->id) || !is_id(c, n->id) || !is_revision(c, n->session) ||
             !is_revision(c, n->mod_revision) || !is_revision(c, n->route_revision) ||
-            n->created > n->mod_revision || n->route_revision > n->mod_revision) {
+            !is_revision(c, n->task_revision) || n->created > n->mod_revision ||
+            n->route_revision > n->mod_revision) {
             wrong(c, "node %s: its id or revisions are out of range", n->name);
         }
         if (ptree_get(&v->nodes_by_name, slice_of(n->name, strlen(n->name))) != n) {
             wrong(c, "node %s: it is not found by its name", n->name);
         }
+        check_sessions(c, n);
         if (copies != n->partition_count) {
             wrong(c, "node %s: it holds %" PRIu64 " copies, not %" PRIu64, n->name, copies,
                   n->partition_count);
@@ -388,9 +445,25 @@ static void check_rest(struct checker *c)
     {
         add_hash(c, &o->object);
         if (!key_is(key, o->id) || !is_id(c, o->id) || !is_revision(c, o->revision) ||
-            o->epoch_before >= o->epoch_after || o->epoch_after > o->revision) {
+            (o->state == DIR_OPERATION_DONE && o->moves_primary &&
+             o->epoch_before >= o->epoch_after) ||
+            o->epoch_after > o->revision) {
             wrong(c, "operation %" PRIu64 ": its id or revisions are out of range", o->id);
         }
+    }
+    const struct dir_duty *d;
+    EACH(&v->duties, it, key, d)
+    {
+        uint8_t pair[16];
+        add_hash(c, &d->object);
+        if (!key_is(key, d->id) || !is_id(c, d->id) || !is_revision(c, d->revision) ||
+            !is_revision(c, d->copy) || by_id(&v->nodes, d->node) == NULL ||
+            ptree_get(&v->duties_by_node, state_pair_key(d->node, d->id, pair)) != d) {
+            wrong(c, "duty %" PRIu64 ": it does not fit", d->id);
+        }
+    }
+    if (v->duties.count != v->duties_by_node.count) {
+        wrong(c, "the index of duties has another size");
     }
 }
 

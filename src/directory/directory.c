@@ -213,7 +213,9 @@ void directory_load_begin(struct directory *d, const struct dir_view_meta *meta)
 void directory_load_row(struct directory *d, struct dir_object *row)
 {
     ASSERT(d->loading != NULL);
-    if (row->kind < DIR_KIND_KEYSPACE || row->kind > DIR_KIND_OPERATION) {
+    bool is_row = (row->kind >= DIR_KIND_KEYSPACE && row->kind <= DIR_KIND_OPERATION) ||
+                  row->kind == DIR_KIND_DUTY;
+    if (!is_row) {
         d->loading_fault = "a row is of no kind that the directory has";
         dir_unref(row);
         return;

@@ -14,6 +14,19 @@ struct dir_published {
     struct dir_view *view; /* a reference */
 };
 
+/* --- object_operation.c: the rows of movement as bytes --- */
+
+struct wire_reader;
+void object_put_operation(struct buf *b, const struct dir_operation *o);
+void *object_get_operation(struct wire_reader *r);
+/* Bytes of the row, its stages included. */
+static inline size_t operation_size(const struct dir_operation *o)
+{
+    return sizeof *o + o->stage_count * sizeof o->stages[0];
+}
+void object_put_duty(struct buf *b, const struct dir_duty *d);
+void *object_get_duty(struct wire_reader *r);
+
 /* --- lists --- */
 
 struct part_list {
@@ -52,8 +65,14 @@ void counts_close(struct counts *c);
     X(nodes)                                                                                       \
     X(servers)                                                                                     \
     X(operations)                                                                                  \
+    X(by_node)                                                                                     \
+    X(duties)                                                                                      \
+    X(duties_by_node)                                                                              \
     X(dedupe)                                                                                      \
     X(dedupe_by_age)
+
+/* Two numbers as a key of an index. */
+struct slice state_pair_key(uint64_t a, uint64_t b, uint8_t out[16]);
 
 void state_init(struct dir_view *s);
 void state_close(struct dir_view *s);
@@ -197,6 +216,70 @@ enum err_code apply_partition_patch(struct apply *a) MUST_CHECK;
 enum err_code apply_node_put(struct apply *a) MUST_CHECK;
 enum err_code apply_node_delete(struct apply *a) MUST_CHECK;
 enum err_code apply_place(struct apply *a) MUST_CHECK;
+
+enum err_code apply_session_end(struct apply *a) MUST_CHECK;
+enum err_code apply_node_scheduling(struct apply *a) MUST_CHECK;
+enum err_code apply_insync_change(struct apply *a) MUST_CHECK;
+enum err_code apply_forced_failover(struct apply *a) MUST_CHECK;
+
+/* --- apply_partition.c --- */
+
+/* The live partition of this id in a keyspace that can be seen. For a retired id the refusal carries what is there
+ * now. */
+enum err_code apply_find_partition(struct apply *a, uint64_t id, struct dir_partition **ret_p) MUST_CHECK;
+enum err_code apply_expect_epoch(struct apply *a,
+                                 struct dir_partition *p,
+                                 bool has_expected,
+                                 uint64_t expected) MUST_CHECK;
+/* The partition as it is goes with the refusal. */
+void apply_show_present(struct apply *a, struct dir_partition *p);
+
+/* --- grant.c --- */
+
+/* Somebody may write it until a lease is over: not so when nobody, or a static node, has it. */
+bool grant_is_leased(const struct dir_view *s, const struct dir_partition *p);
+/* Makes this copy's node the primary, in its present session, at the command's epoch. */
+void grant_to(struct apply *a, const struct dir_partition *p, int copy, enum dir_change_kind cause);
+/* The session that p is granted to is no more: to the node's next session, else to a live sync replica, else to
+ * nobody. `holds`: the primary's copy is still there. */
+void grant_release(struct apply *a, const struct dir_partition *p, bool holds);
+/* If p has no primary: to a live sync replica, when there is one. */
+void grant_recover(struct apply *a, const struct dir_partition *p);
+/* This copy no longer counts as one that has every acknowledged write. */
+void grant_demote(struct apply *a, const struct dir_partition *p, int copy);
+/* The newest session before the node's present one that something is granted to, or 0. */
+uint64_t grant_newest_ended(const struct dir_view *s, const struct dir_node *n);
+/* The partitions with a copy on the node, by keyspace and start. */
+void grant_held(const struct dir_view *s, const struct dir_node *n, struct part_list *out);
+
+/* --- operation.c --- */
+
+/* An operation that is done in the command that starts it; in a->operation too. */
+struct dir_operation *operation_done(struct apply *a,
+                                     const struct dir_partition *p,
+                                     enum dir_operation_kind kind,
+                                     const struct dir_node *to,
+                                     const char *reason);
+
+/* --- duty.c --- */
+
+/* The node has to delete this copy. */
+void duty_make(struct apply *a,
+               const struct dir_keyspace *ks,
+               const struct dir_partition *p,
+               const struct dir_replica *r);
+/* The node is gone for good: nobody will. */
+void duty_drop_all(struct apply *a, uint64_t node);
+enum err_code apply_duty_done(struct apply *a) MUST_CHECK;
+
+/* --- copies.c --- */
+
+/* What a registration says of the copies that its data directory holds. */
+struct copies;
+struct copies *copies_read(const struct dir_view *s, const Cadastre__NodePut *m);
+void copies_free(struct copies *c);
+/* Whether the node's copy of p is among them; true when the registration says nothing of copies. */
+bool copies_hold(const struct copies *c, const struct dir_partition *p, const struct dir_replica *r);
 
 /* --- place.c --- */
 

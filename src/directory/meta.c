@@ -6,7 +6,11 @@
 
 #include <string.h>
 
-enum { CLUSTER_SIZE = 32, SCALARS = 8 + 2 * DIR_MARKS_MAX, META_SIZE = CLUSTER_SIZE + 8 * SCALARS };
+enum {
+    CLUSTER_SIZE = 32,
+    SCALARS = 10 + 2 * DIR_MARKS_MAX,
+    META_SIZE = CLUSTER_SIZE + 8 * SCALARS
+};
 
 static void put(struct buf *out, uint64_t v)
 {
@@ -27,6 +31,8 @@ void dir_meta_encode(const struct dir_view_meta *m, struct buf *out)
     put(out, m->settings.history_retention_ms);
     put(out, m->settings.history_max);
     put(out, m->settings.dedupe_retention_ms);
+    put(out, m->settings.lease_ms);
+    put(out, m->settings.heartbeat_ms);
     for (int i = 0; i < DIR_MARKS_MAX; i++) {
         put(out, m->marks[i].at_ms);
         put(out, m->marks[i].revision);
@@ -59,6 +65,8 @@ enum err_code dir_meta_decode(struct slice bytes, struct dir_view_meta *ret_meta
     m.settings.history_retention_ms = get(&at);
     m.settings.history_max = get(&at);
     m.settings.dedupe_retention_ms = get(&at);
+    m.settings.lease_ms = get(&at);
+    m.settings.heartbeat_ms = get(&at);
     for (int i = 0; i < DIR_MARKS_MAX; i++) {
         m.marks[i].at_ms = get(&at);
         m.marks[i].revision = get(&at);

@@ -147,10 +147,15 @@ static void put_partition(struct buf *b, const struct dir_partition *p)
     wire_put_u64(b, p->created);
     wire_put_u64(b, p->owner_since_ms);
     wire_put_u64(b, p->rate_limit);
+    wire_put_u64(b, p->session);
+    wire_put_u64(b, p->home);
+    wire_put_u64(b, p->operation);
+    wire_put_u64(b, p->start_position);
     buf_put_u8(b, p->replica_count);
     for (uint8_t i = 0; i < p->replica_count; i++) {
         wire_put_u64(b, p->replicas[i].node);
         buf_put_u8(b, p->replicas[i].role);
+        wire_put_u64(b, p->replicas[i].copy);
     }
     buf_put_u8(b, p->parent_count);
     put_u64s(b, dir_partition_parents(p), p->parent_count);
@@ -166,16 +171,21 @@ static void *get_partition(struct wire_reader *r)
     p.pinned = wire_bool(r);
     p.holds_data = wire_bool(r);
     p.state = wire_enum(r, DIR_ACTIVE, DIR_UNAVAILABLE, "the state is unknown");
-    p.cause = wire_enum(r, DIR_CHANGE_CREATE, DIR_CHANGE_LOST, "the cause is unknown");
+    p.cause = wire_enum(r, DIR_CHANGE_CREATE, DIR_CHANGE_LAST, "the cause is unknown");
     p.epoch = wire_u64(r);
     p.mod_revision = wire_u64(r);
     p.created = wire_u64(r);
     p.owner_since_ms = wire_u64(r);
     p.rate_limit = wire_u64(r);
+    p.session = wire_u64(r);
+    p.home = wire_u64(r);
+    p.operation = wire_u64(r);
+    p.start_position = wire_u64(r);
     arrays.replica_count = wire_enum(r, 0, DIR_REPLICAS_MAX, "there are too many replicas");
     for (uint8_t i = 0; i < arrays.replica_count; i++) {
         replicas[i].node = wire_u64(r);
         replicas[i].role = wire_enum(r, DIR_ROLE_PRIMARY, DIR_ROLE_JOINING, "a role is unknown");
+        replicas[i].copy = wire_u64(r);
     }
     arrays.parent_count = wire_enum(r, 0, DIR_PARENTS_MAX, "there are too many parents");
     for (uint8_t i = 0; i < arrays.parent_count; i++) {
@@ -204,7 +214,7 @@ static void put_tombstone(struct buf *b, const struct dir_tombstone *t)
 static void *get_tombstone(struct wire_reader *r)
 {
     struct dir_tombstone t = {.id = wire_u64(r), .keyspace = wire_u64(r)};
-    t.cause = wire_enum(r, DIR_CHANGE_CREATE, DIR_CHANGE_LOST, "the cause is unknown");
+    t.cause = wire_enum(r, DIR_CHANGE_CREATE, DIR_CHANGE_LAST, "the cause is unknown");
     t.retired = wire_u64(r);
     t.last_epoch = wire_u64(r);
     struct range range = get_range(r);
@@ -238,13 +248,18 @@ static void put_node(struct buf *b, const struct dir_node *n)
     wire_put_u64(b, n->session);
     buf_put_u8(b, n->is_static);
     buf_put_u8(b, n->lost);
+    buf_put_u8(b, n->ended);
     buf_put_u8(b, n->scheduling);
+    wire_put_u32(b, n->lease_ms);
+    wire_put_u64(b, n->ended_session);
+    wire_put_u32(b, n->ended_lease_ms);
     put_labels(b, n->tags, n->label_count);
     put_labels(b, dir_node_capacity(n), n->capacity_count);
     wire_put_u64(b, n->created);
     wire_put_u64(b, n->mod_revision);
     wire_put_u64(b, n->route_revision);
     wire_put_u64(b, n->partition_count);
+    wire_put_u64(b, n->task_revision);
 }
 
 static void *get_node(struct wire_reader *r)
@@ -257,13 +272,18 @@ static void *get_node(struct wire_reader *r)
     n->session = wire_u64(r);
     n->is_static = wire_bool(r);
     n->lost = wire_bool(r);
+    n->ended = wire_bool(r);
     n->scheduling = wire_enum(r, 0, SCHEDULING_LAST, "the scheduling is unknown");
+    n->lease_ms = wire_u32(r);
+    n->ended_session = wire_u64(r);
+    n->ended_lease_ms = wire_u32(r);
     n->label_count = get_labels(r, n->tags, DIR_LABELS_MAX);
     n->capacity_count = get_labels(r, n->tags + n->label_count, DIR_LABELS_MAX);
     n->created = wire_u64(r);
     n->mod_revision = wire_u64(r);
     n->route_revision = wire_u64(r);
     n->partition_count = wire_u64(r);
+    n->task_revision = wire_u64(r);
     return mem_realloc(n, dir_node_size(n));
 }
 
@@ -292,39 +312,6 @@ static void *get_server(struct wire_reader *r)
     s->removed = wire_bool(r);
     s->mod_revision = wire_u64(r);
     return s;
-}
-
-static void put_operation(struct buf *b, const struct dir_operation *o)
-{
-    const uint64_t numbers[] = {o->id,          o->keyspace,    o->partition,
-                                o->source,      o->destination, o->epoch_before,
-                                o->epoch_after, o->revision,    o->at_ms};
-    put_u64s(b, numbers, sizeof numbers / sizeof numbers[0]);
-    wire_put_text(b, o->keyspace_name);
-    wire_put_text(b, o->source_name);
-    wire_put_text(b, o->destination_name);
-    wire_put_text(b, o->initiator);
-    wire_put_text(b, o->reason);
-}
-
-static void *get_operation(struct wire_reader *r)
-{
-    struct dir_operation *o = mem_zalloc(sizeof *o);
-    o->id = wire_u64(r);
-    o->keyspace = wire_u64(r);
-    o->partition = wire_u64(r);
-    o->source = wire_u64(r);
-    o->destination = wire_u64(r);
-    o->epoch_before = wire_u64(r);
-    o->epoch_after = wire_u64(r);
-    o->revision = wire_u64(r);
-    o->at_ms = wire_u64(r);
-    wire_text(r, o->keyspace_name, sizeof o->keyspace_name, "the keyspace's name is wrong");
-    wire_text(r, o->source_name, sizeof o->source_name, "the source's name is wrong");
-    wire_text(r, o->destination_name, sizeof o->destination_name, "the destination is wrong");
-    wire_text(r, o->initiator, sizeof o->initiator, "the initiator is wrong");
-    wire_text(r, o->reason, sizeof o->reason, "the reason is wrong");
-    return o;
 }
 
 static void put_dedupe(struct buf *b, const struct dir_dedupe *d)
@@ -394,7 +381,10 @@ void dir_object_encode(const struct dir_object *o, struct buf *out)
         put_dedupe(out, row);
         return;
     case DIR_KIND_OPERATION:
-        put_operation(out, row);
+        object_put_operation(out, row);
+        return;
+    case DIR_KIND_DUTY:
+        object_put_duty(out, row);
         return;
     case DIR_KIND_BYTES:
     case DIR_KIND_MAP:
@@ -419,7 +409,9 @@ static void *get_row(struct wire_reader *r, uint8_t kind)
     case DIR_KIND_DEDUPE:
         return get_dedupe(r);
     case DIR_KIND_OPERATION:
-        return get_operation(r);
+        return object_get_operation(r);
+    case DIR_KIND_DUTY:
+        return object_get_duty(r);
     default:
         wire_fail(r, "the kind is unknown");
         return NULL;
@@ -432,9 +424,10 @@ static const char *kind_name(uint8_t kind)
         [DIR_KIND_KEYSPACE] = "keyspace",   [DIR_KIND_PARTITION] = "partition",
         [DIR_KIND_TOMBSTONE] = "tombstone", [DIR_KIND_NODE] = "node",
         [DIR_KIND_SERVER] = "server",       [DIR_KIND_DEDUPE] = "dedupe",
-        [DIR_KIND_OPERATION] = "operation",
+        [DIR_KIND_OPERATION] = "operation", [DIR_KIND_DUTY] = "duty",
     };
-    return kind > 0 && kind < sizeof names / sizeof names[0] ? names[kind] : "unknown";
+    bool known = kind < sizeof names / sizeof names[0] && names[kind] != NULL;
+    return known ? names[kind] : "unknown";
 }
 
 struct dir_object *dir_object_decode(struct slice bytes, struct err *e)

@@ -154,7 +154,7 @@ static void gather(struct placer *p)
     for (ptree_seek(&s->nodes_by_name, slice_of(NULL, 0), &it);
          (n = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
         order++;
-        if (n->lost || n->scheduling != 0 || !place_allows(&p->placement, n)) {
+        if (!view_node_is_live(n) || n->scheduling != 0 || !place_allows(&p->placement, n)) {
             continue;
         }
         p->candidates[p->candidate_count++] = (struct candidate){
@@ -251,6 +251,7 @@ uint8_t placer_pick(struct placer *p,
     uint8_t n = take(p, copies, taken, &refilled);
     for (uint8_t i = 0; i < n; i++) {
         out[i].node = p->candidates[taken[i]].node;
+        out[i].copy = p->a->rev;
         out[i].role = i == 0                   ? DIR_ROLE_PRIMARY
                       : i <= ks->sync_replicas ? DIR_ROLE_SYNC
                                                : DIR_ROLE_ASYNC;
@@ -276,6 +277,7 @@ place_one(struct apply *a, struct placer *placer, const struct dir_keyspace *ks,
     like.epoch = a->rev;
     like.mod_revision = a->rev;
     like.owner_since_ms = a->s->time_ms;
+    like.session = view_node_by_id(a->s, replicas[0].node)->session;
     struct dir_partition *p = partition_new(&like, &arrays);
     touched_route(apply_touch(a, ks->id, DIR_CHANGE_PLACE), p);
     apply_put(a, p);

@@ -212,7 +212,7 @@ decode_route(struct dir_route *r, const Cadastre__RouteImage *m, uint64_t keyspa
     if (!is_route_image(m)) {
         return err_set(e, ERR_CORRUPT, "a stored route is out of bounds");
     }
-    struct dir_replica replicas[DIR_REPLICAS_MAX] = {{0, 0}};
+    struct dir_replica replicas[DIR_REPLICAS_MAX] = {{0}};
     struct dir_partition like = {
         .pinned = m->pinned,
         .state = (uint8_t)m->state,

@@ -15,6 +15,8 @@ void state_init(struct dir_view *s)
     s->settings.history_retention_ms = UINT64_C(7) * 24 * 3600 * 1000;
     s->settings.history_max = 1000000;
     s->settings.dedupe_retention_ms = UINT64_C(24) * 3600 * 1000;
+    s->settings.lease_ms = 10000;
+    s->settings.heartbeat_ms = 3000;
     hash128_add(&s->hash, state_scalar_hash(s));
 }
 
@@ -62,7 +64,7 @@ state_dedupe_key(struct slice principal, struct slice key, uint8_t out[STATE_DED
     return slice_of(out, principal.len + 1 + key.len);
 }
 
-static struct slice pair_key(uint64_t a, uint64_t b, uint8_t out[16])
+struct slice state_pair_key(uint64_t a, uint64_t b, uint8_t out[16])
 {
     (void)ptree_u64_key(a, out);
     (void)ptree_u64_key(b, out + 8);
@@ -109,17 +111,41 @@ struct dir_map *state_detach_map(struct dir_view *s, uint64_t keyspace)
     return ptree_remove(&s->keyspace_maps, ptree_u64_key(keyspace, key));
 }
 
+/* What by_node holds of each copy: that there is one. It does not change with the partition, so
+ * that most changes of partitions leave the index alone. Lives for ever. */
+static struct dir_object mark = {.refs = 1, .kind = DIR_KIND_BYTES};
+
+static void index_copies(struct dir_view *s,
+                         const struct dir_partition *before,
+                         const struct dir_partition *after)
+{
+    uint8_t key[16];
+    for (uint8_t i = 0; before != NULL && i < before->replica_count; i++) {
+        uint64_t node = before->replicas[i].node;
+        if (after == NULL || partition_copy_on(after, node) < 0) {
+            index_remove(&s->by_node, state_pair_key(node, before->id, key));
+        }
+    }
+    for (uint8_t i = 0; after != NULL && i < after->replica_count; i++) {
+        uint64_t node = after->replicas[i].node;
+        if (before == NULL || partition_copy_on(before, node) < 0) {
+            index_put(&s->by_node, state_pair_key(node, after->id, key), &mark);
+        }
+    }
+}
+
 static void *partition_put(struct dir_view *s, struct dir_partition *p)
 {
     uint8_t key[16];
     index_put(map_edit(s, p->keyspace), dir_partition_start(p), p);
     struct dir_partition *old = ptree_put(&s->partitions, ptree_u64_key(p->id, key), p);
     if (old != NULL && state_is_waiting(old) && !state_is_waiting(p)) {
-        index_remove(&s->waiting, pair_key(p->keyspace, p->id, key));
+        index_remove(&s->waiting, state_pair_key(p->keyspace, p->id, key));
     } else if (state_is_waiting(p)) {
-        index_put(&s->waiting, pair_key(p->keyspace, p->id, key), p);
+        index_put(&s->waiting, state_pair_key(p->keyspace, p->id, key), p);
     }
     s->unplaced = s->waiting.count;
+    index_copies(s, old, p);
     return old;
 }
 
@@ -136,23 +162,24 @@ static void *partition_remove(struct dir_view *s, const struct dir_partition *p)
         }
     }
     if (state_is_waiting(old)) {
-        index_remove(&s->waiting, pair_key(old->keyspace, old->id, key));
+        index_remove(&s->waiting, state_pair_key(old->keyspace, old->id, key));
     }
     s->unplaced = s->waiting.count;
+    index_copies(s, old, NULL);
     return old;
 }
 
 static void *tombstone_put(struct dir_view *s, struct dir_tombstone *t)
 {
     uint8_t key[16];
-    index_put(&s->tombstones_by_age, pair_key(t->retired, t->id, key), t);
+    index_put(&s->tombstones_by_age, state_pair_key(t->retired, t->id, key), t);
     return ptree_put(&s->tombstones, ptree_u64_key(t->id, key), t);
 }
 
 static void *tombstone_remove(struct dir_view *s, const struct dir_tombstone *t)
 {
     uint8_t key[16];
-    index_remove(&s->tombstones_by_age, pair_key(t->retired, t->id, key));
+    index_remove(&s->tombstones_by_age, state_pair_key(t->retired, t->id, key));
     return ptree_remove(&s->tombstones, ptree_u64_key(t->id, key));
 }
 
@@ -207,6 +234,20 @@ static void *node_remove(struct dir_view *s, const struct dir_node *n)
     return ptree_remove(&s->nodes, ptree_u64_key(n->id, key));
 }
 
+static void *duty_put(struct dir_view *s, struct dir_duty *d)
+{
+    uint8_t key[16];
+    index_put(&s->duties_by_node, state_pair_key(d->node, d->id, key), d);
+    return ptree_put(&s->duties, ptree_u64_key(d->id, key), d);
+}
+
+static void *duty_remove(struct dir_view *s, const struct dir_duty *d)
+{
+    uint8_t key[16];
+    index_remove(&s->duties_by_node, state_pair_key(d->node, d->id, key));
+    return ptree_remove(&s->duties, ptree_u64_key(d->id, key));
+}
+
 /* One cast for all kinds: every row begins with its object. */
 #define ROW(type, row)       ((struct type *)(void *)(row))
 #define CONST_ROW(type, row) ((const struct type *)(const void *)(row))
@@ -229,6 +270,8 @@ struct dir_object *state_put(struct dir_view *s, struct dir_object *row)
         return dedupe_put(s, ROW(dir_dedupe, row));
     case DIR_KIND_OPERATION:
         return ptree_put(&s->operations, ptree_u64_key(ROW(dir_operation, row)->id, key), row);
+    case DIR_KIND_DUTY:
+        return duty_put(s, ROW(dir_duty, row));
     default:
         UNREACHABLE();
     }
@@ -250,6 +293,8 @@ struct dir_object *state_remove(struct dir_view *s, const struct dir_object *row
         return dedupe_remove(s, CONST_ROW(dir_dedupe, row));
     case DIR_KIND_OPERATION:
         return ptree_remove(&s->operations, ptree_u64_key(CONST_ROW(dir_operation, row)->id, key));
+    case DIR_KIND_DUTY:
+        return duty_remove(s, CONST_ROW(dir_duty, row));
     default: /* a server's row stays for ever */
         UNREACHABLE();
     }
@@ -366,6 +411,7 @@ struct dir_partition *partition_new(const struct dir_partition *like,
     for (uint8_t i = 0; i < arrays->replica_count; i++) {
         p->replicas[i].node = arrays->replicas[i].node;
         p->replicas[i].role = arrays->replicas[i].role;
+        p->replicas[i].copy = arrays->replicas[i].copy;
     }
     at += arrays->replica_count * sizeof p->replicas[0];
     at = append(at, arrays->parents, arrays->parent_count * sizeof(uint64_t));

@@ -12,7 +12,7 @@
 
 /* --- partitions --- */
 
-/* "12=primary,15=sync" */
+/* "12=primary:40,15=sync:40": node, role, copy */
 static void put_replicas(const struct dir_partition *p, struct buf *out)
 {
     buf_reset(out);
@@ -23,6 +23,8 @@ static void put_replicas(const struct dir_partition *p, struct buf *out)
         buf_put_u64_dec(out, p->replicas[i].node);
         buf_put_u8(out, '=');
         buf_put_str(out, dir_role_name(p->replicas[i].role));
+        buf_put_u8(out, ':');
+        buf_put_u64_dec(out, p->replicas[i].copy);
     }
 }
 
@@ -61,6 +63,10 @@ void store_bind_version(sqlite3_stmt *st,
     store_bind_u64(st, 20, p->owner_since_ms);
     store_bind_u64(st, 21, span->from_ms);
     store_bind_u64_or_null(st, 22, span->to_ms);
+    store_bind_u64_or_null(st, 23, p->session);
+    store_bind_u64_or_null(st, 24, p->home);
+    store_bind_u64_or_null(st, 25, p->operation);
+    store_bind_u64_or_null(st, 26, p->start_position);
 }
 
 static bool take_digits(struct slice *text, uint64_t *ret_value)
@@ -108,7 +114,8 @@ static bool read_replicas(struct slice text, struct store_columns *c)
         struct dir_replica *r = &c->replicas[c->replica_count];
         if (c->replica_count == DIR_REPLICAS_MAX ||
             (c->replica_count > 0 && !take_byte(&text, ',')) || !take_digits(&text, &r->node) ||
-            !take_byte(&text, '=') || !take_role(&text, &r->role)) {
+            !take_byte(&text, '=') || !take_role(&text, &r->role) || !take_byte(&text, ':') ||
+            !take_digits(&text, &r->copy)) {
             return false;
         }
         c->replica_count++;
@@ -118,7 +125,7 @@ static bool read_replicas(struct slice text, struct store_columns *c)
 
 static bool is_change(uint64_t kind)
 {
-    return kind >= DIR_CHANGE_CREATE && kind <= DIR_CHANGE_LOST;
+    return kind >= DIR_CHANGE_CREATE && kind <= DIR_CHANGE_LAST;
 }
 
 /* The columns of few values. */
@@ -156,6 +163,10 @@ bool store_read_columns(sqlite3_stmt *st, struct store_columns *c)
         .owner_since_ms = store_column_u64(st, 19),
         .from_ms = store_column_u64(st, 20),
         .to_ms = store_column_u64(st, 21),
+        .session = store_column_u64(st, 22),
+        .home = store_column_u64(st, 23),
+        .held_by = store_column_u64(st, 24),
+        .start_position = store_column_u64(st, 25),
     };
     if (c->parents[0] != 0) {
         c->parent_count = c->parents[1] != 0 ? 2 : 1;
@@ -199,10 +210,15 @@ struct dir_object *store_partition_of(const struct store_columns *c)
     p->created = c->created;
     p->owner_since_ms = c->owner_since_ms;
     p->rate_limit = c->rate_limit;
+    p->session = c->session;
+    p->home = c->home;
+    p->operation = c->held_by;
+    p->start_position = c->start_position;
     uint8_t *at = (uint8_t *)p + sizeof *p;
     for (unsigned i = 0; i < c->replica_count; i++) {
         p->replicas[i].node = c->replicas[i].node;
         p->replicas[i].role = c->replicas[i].role;
+        p->replicas[i].copy = c->replicas[i].copy;
     }
     at += c->replica_count * sizeof(struct dir_replica);
     memcpy(at, c->parents, c->parent_count * sizeof(uint64_t));
@@ -251,10 +267,11 @@ void store_put_node(struct store_conn *c, const struct dir_node *n, struct buf *
     store_bind_u64(st, 5, n->lost);
     store_bind_u64(st, 6, n->scheduling);
     store_bind_u64(st, 7, n->session);
-    store_bind_u64(st, 8, n->partition_count);
-    store_bind_u64(st, 9, n->created);
-    store_bind_u64(st, 10, n->mod_revision);
-    store_bind_bytes(st, 11, encode(&n->object, scratch));
+    store_bind_u64(st, 8, n->ended);
+    store_bind_u64(st, 9, n->partition_count);
+    store_bind_u64(st, 10, n->created);
+    store_bind_u64(st, 11, n->mod_revision);
+    store_bind_bytes(st, 12, encode(&n->object, scratch));
     store_write_run(c, st);
 }
 
@@ -276,13 +293,17 @@ void store_put_operation(struct store_conn *c, const struct dir_operation *o, st
     store_bind_u64(st, 1, o->id);
     store_bind_u64(st, 2, o->keyspace);
     store_bind_u64(st, 3, o->partition);
-    store_bind_u64(st, 4, o->revision);
-    store_bind_u64(st, 5, o->at_ms);
-    store_bind_text(st, 6, o->source_name);
-    store_bind_text(st, 7, o->destination_name);
-    store_bind_text(st, 8, o->initiator);
-    store_bind_text(st, 9, o->reason);
-    store_bind_bytes(st, 10, encode(&o->object, scratch));
+    store_bind_text(st, 4, dir_operation_kind_name(o->kind));
+    store_bind_text(st, 5, dir_operation_state_name(o->state));
+    store_bind_text(st, 6, dir_stage_name(o->stage));
+    store_bind_u64(st, 7, o->attempt);
+    store_bind_u64(st, 8, o->revision);
+    store_bind_u64(st, 9, o->at_ms);
+    store_bind_text(st, 10, o->source_name);
+    store_bind_text(st, 11, o->destination_name);
+    store_bind_text(st, 12, o->initiator);
+    store_bind_text(st, 13, o->reason);
+    store_bind_bytes(st, 14, encode(&o->object, scratch));
     store_write_run(c, st);
 }
 
@@ -290,6 +311,19 @@ static bool text_is(sqlite3_stmt *st, int at, const char *want)
 {
     char text[DIR_ADDRESS_MAX + 1];
     return store_column_text(st, at, text, sizeof text) && strcmp(text, want) == 0;
+}
+
+void store_put_duty(struct store_conn *c, const struct dir_duty *d, struct buf *scratch)
+{
+    sqlite3_stmt *st = store_write_stmt(c, SQL_DUTY_PUT);
+    store_bind_u64(st, 1, d->id);
+    store_bind_u64(st, 2, d->node);
+    store_bind_u64(st, 3, d->partition);
+    store_bind_u64(st, 4, d->copy);
+    store_bind_text(st, 5, d->keyspace_name);
+    store_bind_u64(st, 6, d->revision);
+    store_bind_bytes(st, 7, encode(&d->object, scratch));
+    store_write_run(c, st);
 }
 
 /* What the columns say of a decoded object: do they agree? */
@@ -514,7 +548,9 @@ void store_put_meta(struct store_conn *c, const struct dir_view_meta *m, struct 
     store_bind_u64(st, 11, m->settings.history_retention_ms);
     store_bind_u64(st, 12, m->settings.history_max);
     store_bind_u64(st, 13, m->settings.dedupe_retention_ms);
-    store_bind_bytes(st, 14, slice_of(scratch->data, scratch->len));
+    store_bind_u64(st, 14, m->settings.lease_ms);
+    store_bind_u64(st, 15, m->settings.heartbeat_ms);
+    store_bind_bytes(st, 16, slice_of(scratch->data, scratch->len));
     store_write_run(c, st);
 }
 

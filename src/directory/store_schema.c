@@ -26,6 +26,7 @@ static const char tables[] =
     " time_ms INTEGER NOT NULL, compacted INTEGER NOT NULL, next_id INTEGER NOT NULL,"
     " unplaced INTEGER NOT NULL, hash TEXT NOT NULL, history_retention_ms INTEGER NOT NULL,"
     " history_max INTEGER NOT NULL, dedupe_retention_ms INTEGER NOT NULL,"
+    " lease_ms INTEGER NOT NULL, heartbeat_ms INTEGER NOT NULL,"
     " scalars BLOB NOT NULL) STRICT;"
 
     "CREATE TABLE partition_versions ("
@@ -35,7 +36,8 @@ static const char tables[] =
     " cause INTEGER NOT NULL, ended INTEGER, replicas TEXT NOT NULL, parent1 INTEGER,"
     " parent2 INTEGER, operation INTEGER, rate_limit INTEGER NOT NULL, pinned INTEGER NOT NULL,"
     " holds_data INTEGER NOT NULL, owner_since_ms INTEGER NOT NULL, from_ms INTEGER NOT NULL,"
-    " to_ms INTEGER, PRIMARY KEY (id, from_revision)) STRICT, WITHOUT ROWID;"
+    " to_ms INTEGER, session INTEGER, home INTEGER, held_by INTEGER, start_position INTEGER,"
+    " PRIMARY KEY (id, from_revision)) STRICT, WITHOUT ROWID;"
     /* The newest map of each keyspace: the present one, or the last before it was removed. */
     "CREATE INDEX partition_last ON partition_versions (keyspace, start_key)"
     " WHERE to_revision IS NULL OR ended = " ENDED_BY_DELETE ";"
@@ -56,7 +58,8 @@ static const char tables[] =
     "CREATE TABLE nodes ("
     " id INTEGER PRIMARY KEY, name TEXT NOT NULL, address TEXT NOT NULL,"
     " is_static INTEGER NOT NULL, lost INTEGER NOT NULL, scheduling INTEGER NOT NULL,"
-    " session INTEGER NOT NULL, partition_count INTEGER NOT NULL, created INTEGER NOT NULL,"
+    " session INTEGER NOT NULL, ended INTEGER NOT NULL, partition_count INTEGER NOT NULL, created "
+    "INTEGER NOT NULL,"
     " mod_revision INTEGER NOT NULL, object BLOB NOT NULL) STRICT;"
     /* Only what routes show of a node makes a version. */
     "CREATE TABLE node_versions ("
@@ -65,8 +68,9 @@ static const char tables[] =
     " is_static INTEGER NOT NULL, created INTEGER NOT NULL, route_revision INTEGER NOT NULL,"
     " PRIMARY KEY (id, from_revision)) STRICT, WITHOUT ROWID;"
     "CREATE INDEX node_begun ON node_versions (from_revision);"
-    "CREATE INDEX node_ended ON node_versions (to_revision) WHERE to_revision IS NOT NULL;"
+    "CREATE INDEX node_ended ON node_versions (to_revision) WHERE to_revision IS NOT NULL;";
 
+static const char more_tables[] =
     "CREATE TABLE tombstones ("
     " id INTEGER PRIMARY KEY, keyspace INTEGER NOT NULL, cause INTEGER NOT NULL,"
     " retired INTEGER NOT NULL, last_epoch INTEGER NOT NULL, start_key BLOB NOT NULL,"
@@ -76,8 +80,13 @@ static const char tables[] =
     " api_url TEXT NOT NULL, removed INTEGER NOT NULL, object BLOB NOT NULL) STRICT;"
     "CREATE TABLE operations ("
     " id INTEGER PRIMARY KEY, keyspace INTEGER NOT NULL, partition INTEGER NOT NULL,"
+    " kind TEXT NOT NULL, state TEXT NOT NULL, stage TEXT NOT NULL, attempt INTEGER NOT NULL,"
     " revision INTEGER NOT NULL, at_ms INTEGER NOT NULL, source TEXT NOT NULL,"
     " destination TEXT NOT NULL, initiator TEXT NOT NULL, reason TEXT NOT NULL,"
+    " object BLOB NOT NULL) STRICT;"
+    "CREATE TABLE duties ("
+    " id INTEGER PRIMARY KEY, node INTEGER NOT NULL, partition INTEGER NOT NULL,"
+    " copy INTEGER NOT NULL, keyspace TEXT NOT NULL, revision INTEGER NOT NULL,"
     " object BLOB NOT NULL) STRICT;"
     "CREATE TABLE dedupe ("
     " arrival INTEGER PRIMARY KEY, principal TEXT NOT NULL, key TEXT NOT NULL,"
@@ -110,12 +119,13 @@ static const char *const texts[SQL_COUNT] = {
     [SQL_COMMIT] = "COMMIT",
     [SQL_PAGE_COUNT] = "PRAGMA page_count",
     [SQL_META_PUT] =
-        "INSERT OR REPLACE INTO meta VALUES (1,?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14)",
+        "INSERT OR REPLACE INTO meta VALUES (1,?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,"
+        "?16)",
     [SQL_META_GET] =
         "SELECT scalars,format,generation,applied_index,revision,compacted,hash FROM meta",
     [SQL_VERSION_PUT] = "INSERT OR REPLACE INTO partition_versions (" STORE_VERSION_COLUMNS
                         ") VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,"
-                        "?18,?19,?20,?21,?22)",
+                        "?18,?19,?20,?21,?22,?23,?24,?25,?26)",
     [SQL_VERSION_CLOSE] = "UPDATE partition_versions SET to_revision=?2,to_ms=?3,ended=?4"
                           " WHERE id=?1 AND from_revision=(SELECT max(from_revision)"
                           " FROM partition_versions WHERE id=?1)"
@@ -124,7 +134,8 @@ static const char *const texts[SQL_COUNT] = {
                          " VALUES (?1,?2,NULL,?3,NULL,?4,?5,?6,?7,?8,?9,?10,?11)",
     [SQL_KEYSPACE_CLOSE] = "UPDATE keyspace_versions SET to_revision=?2,to_ms=?3"
                            " WHERE id=?1 AND to_revision IS NULL AND from_revision<?2",
-    [SQL_NODE_PUT] = "INSERT OR REPLACE INTO nodes VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)",
+    [SQL_NODE_PUT] = "INSERT OR REPLACE INTO nodes VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,"
+                     "?12)",
     [SQL_NODE_REMOVE] = "DELETE FROM nodes WHERE id=?1",
     [SQL_NODE_VERSION_PUT] = "INSERT OR REPLACE INTO node_versions"
                              " VALUES (?1,?2,NULL,?3,NULL,?4,?5,?6,?7,?8)",
@@ -135,8 +146,10 @@ static const char *const texts[SQL_COUNT] = {
     [SQL_SERVER_PUT] = "INSERT OR REPLACE INTO servers VALUES (?1,?2,?3,?4,?5,?6)",
     [SQL_SERVER_REMOVE] = "DELETE FROM servers WHERE id=?1",
     [SQL_OPERATION_PUT] = "INSERT OR REPLACE INTO operations"
-                          " VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)",
+                          " VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14)",
     [SQL_OPERATION_REMOVE] = "DELETE FROM operations WHERE id=?1",
+    [SQL_DUTY_PUT] = "INSERT OR REPLACE INTO duties VALUES (?1,?2,?3,?4,?5,?6,?7)",
+    [SQL_DUTY_REMOVE] = "DELETE FROM duties WHERE id=?1",
     [SQL_DEDUPE_PUT] = "INSERT OR REPLACE INTO dedupe VALUES (?1,?2,?3,?4,?5,?6,?7)",
     [SQL_DEDUPE_REMOVE] = "DELETE FROM dedupe WHERE arrival=?1",
     [SQL_COMMAND_PUT] = "INSERT INTO commands VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)",
@@ -158,6 +171,7 @@ static const char *const texts[SQL_COUNT] = {
         "SELECT id,keyspace,cause,retired,last_epoch,start_key,end_key,successors FROM tombstones",
     [SQL_LOAD_SERVERS] = "SELECT object,id,raft_address FROM servers",
     [SQL_LOAD_OPERATIONS] = "SELECT object,id,partition FROM operations",
+    [SQL_LOAD_DUTIES] = "SELECT object,id,node FROM duties",
     [SQL_LOAD_DEDUPE] = "SELECT arrival,principal,key,at_ms,revision,digest,result FROM dedupe",
     [SQL_KEYSPACE_AT] = "SELECT object,id,name FROM keyspace_versions WHERE name=?1 AND"
                         " from_revision<=?2 AND (to_revision IS NULL OR to_revision>?2)"
@@ -224,6 +238,7 @@ static enum err_code prepare(struct store_conn *c, enum store_mode mode, struct 
     enum err_code rc = run(c, writer_pragmas, e);
     if (rc == ERR_OK && mode == STORE_CREATE) {
         rc = run(c, tables, e);
+        rc = rc == ERR_OK ? run(c, more_tables, e) : rc;
     }
     return rc == ERR_OK && mode == STORE_CREATE ? run(c, views, e) : rc;
 }

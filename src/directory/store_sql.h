@@ -16,7 +16,7 @@
 #define STORE_VERSION_COLUMNS                                                                      \
     "id,from_revision,to_revision,keyspace,start_key,end_key,epoch,mod_revision,created,state,"    \
     "cause,ended,replicas,parent1,parent2,operation,rate_limit,pinned,holds_data,"                 \
-    "owner_since_ms,from_ms,to_ms"
+    "owner_since_ms,from_ms,to_ms,session,home,held_by,start_position"
 
 enum store_sql {
     SQL_BEGIN,
@@ -39,6 +39,8 @@ enum store_sql {
     SQL_SERVER_REMOVE,
     SQL_OPERATION_PUT,
     SQL_OPERATION_REMOVE,
+    SQL_DUTY_PUT,
+    SQL_DUTY_REMOVE,
     SQL_DEDUPE_PUT,
     SQL_DEDUPE_REMOVE,
     SQL_COMMAND_PUT,
@@ -54,6 +56,7 @@ enum store_sql {
     SQL_LOAD_TOMBSTONES,
     SQL_LOAD_SERVERS,
     SQL_LOAD_OPERATIONS,
+    SQL_LOAD_DUTIES,
     SQL_LOAD_DEDUPE,
     SQL_KEYSPACE_AT,
     SQL_KEYSPACE_LIFE,

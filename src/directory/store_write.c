@@ -108,7 +108,7 @@ static uint64_t operation_of(const struct dir_effects *e, uint64_t partition)
 {
     for (uint64_t i = 0; i < e->row_count; i++) {
         const struct dir_object *after = e->rows[i].after;
-        if (after != NULL && after->kind == DIR_KIND_OPERATION && e->rows[i].before == NULL) {
+        if (after != NULL && after->kind == DIR_KIND_OPERATION) {
             const void *object = after;
             const struct dir_operation *o = object;
             if (o->partition == partition) {
@@ -234,6 +234,16 @@ static void write_operation(struct store_writer *w, const struct dir_row *row)
     }
 }
 
+static void write_duty(struct store_writer *w, const struct dir_row *row)
+{
+    const void *before = row->before, *after = row->after;
+    if (after != NULL) {
+        store_put_duty(&w->conn, after, &w->scratch);
+    } else {
+        remove_row(w, SQL_DUTY_REMOVE, ((const struct dir_duty *)before)->id);
+    }
+}
+
 /* Another command's outcome under the same key has another number of arrival: the old row goes. */
 static void write_dedupe(struct store_writer *w, const struct dir_row *row)
 {
@@ -270,6 +280,9 @@ static void write_row(struct store_writer *w,
         break;
     case DIR_KIND_OPERATION:
         write_operation(w, row);
+        break;
+    case DIR_KIND_DUTY:
+        write_duty(w, row);
         break;
     case DIR_KIND_DEDUPE:
         write_dedupe(w, row);

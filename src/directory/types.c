@@ -36,14 +36,16 @@ void dir_unref(void *object)
 const char *dir_change_name(enum dir_change_kind kind)
 {
     static const char *const names[] = {
-        [DIR_CHANGE_CREATE] = "create", [DIR_CHANGE_SPLIT] = "split",
-        [DIR_CHANGE_MERGE] = "merge",   [DIR_CHANGE_MOVE] = "move",
-        [DIR_CHANGE_PLACE] = "place",   [DIR_CHANGE_NODE] = "node",
-        [DIR_CHANGE_LIMIT] = "limit",   [DIR_CHANGE_PIN] = "pin",
-        [DIR_CHANGE_DELETE] = "delete", [DIR_CHANGE_RESTORE] = "restore",
-        [DIR_CHANGE_LOST] = "lost",
+        [DIR_CHANGE_CREATE] = "create",     [DIR_CHANGE_SPLIT] = "split",
+        [DIR_CHANGE_MERGE] = "merge",       [DIR_CHANGE_MOVE] = "move",
+        [DIR_CHANGE_PLACE] = "place",       [DIR_CHANGE_NODE] = "node",
+        [DIR_CHANGE_LIMIT] = "limit",       [DIR_CHANGE_PIN] = "pin",
+        [DIR_CHANGE_DELETE] = "delete",     [DIR_CHANGE_RESTORE] = "restore",
+        [DIR_CHANGE_LOST] = "lost",         [DIR_CHANGE_LAPSE] = "lapse",
+        [DIR_CHANGE_FAILOVER] = "failover", [DIR_CHANGE_GRANT] = "grant",
+        [DIR_CHANGE_ROLES] = "roles",       [DIR_CHANGE_STAGE] = "stage",
     };
-    ASSERT(kind >= DIR_CHANGE_CREATE && kind <= DIR_CHANGE_LOST);
+    ASSERT(kind >= DIR_CHANGE_CREATE && kind <= DIR_CHANGE_LAST);
     return names[kind];
 }
 
@@ -73,5 +75,45 @@ const char *dir_state_name(enum dir_state_of state)
         [DIR_UNAVAILABLE] = "unavailable",
     };
     ASSERT(state >= DIR_ACTIVE && state <= DIR_UNAVAILABLE);
+    return names[state];
+}
+
+const char *dir_stage_name(enum dir_stage stage)
+{
+    static const char *const names[] = {
+        [DIR_STAGE_QUEUED] = "QUEUED",     [DIR_STAGE_PREPARE] = "PREPARE",
+        [DIR_STAGE_SNAPSHOT] = "SNAPSHOT", [DIR_STAGE_COPY] = "COPY",
+        [DIR_STAGE_CATCH_UP] = "CATCH_UP", [DIR_STAGE_DUAL_WRITE] = "DUAL_WRITE",
+        [DIR_STAGE_VALIDATE] = "VALIDATE", [DIR_STAGE_FENCE] = "FENCE",
+        [DIR_STAGE_CUTOVER] = "CUTOVER",   [DIR_STAGE_JOIN] = "JOIN",
+        [DIR_STAGE_WINDOW] = "WINDOW",     [DIR_STAGE_CLEANUP] = "CLEANUP",
+        [DIR_STAGE_DONE] = "DONE",         [DIR_STAGE_ABORTED] = "ABORTED",
+        [DIR_STAGE_FAILED] = "FAILED",
+    };
+    ASSERT(stage >= DIR_STAGE_QUEUED && stage <= DIR_STAGE_FAILED);
+    return names[stage];
+}
+
+const char *dir_operation_kind_name(enum dir_operation_kind kind)
+{
+    static const char *const names[] = {
+        [DIR_OPERATION_MOVE] = "move",
+        [DIR_OPERATION_ADD_REPLICA] = "add_replica",
+        [DIR_OPERATION_REMOVE_REPLICA] = "remove_replica",
+        [DIR_OPERATION_TRANSFER] = "transfer",
+        [DIR_OPERATION_FAILOVER] = "failover",
+    };
+    ASSERT(kind >= DIR_OPERATION_MOVE && kind <= DIR_OPERATION_FAILOVER);
+    return names[kind];
+}
+
+const char *dir_operation_state_name(enum dir_operation_state state)
+{
+    static const char *const names[] = {
+        [DIR_OPERATION_QUEUED] = "queued", [DIR_OPERATION_RUNNING] = "running",
+        [DIR_OPERATION_DONE] = "done",     [DIR_OPERATION_ABORTED] = "aborted",
+        [DIR_OPERATION_FAILED] = "failed",
+    };
+    ASSERT(state >= DIR_OPERATION_QUEUED && state <= DIR_OPERATION_FAILED);
     return names[state];
 }

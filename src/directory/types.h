@@ -31,7 +31,11 @@ enum {
     DIR_NODES_MAX = 20000,
     DIR_SERVERS_MAX = 16,
     DIR_SERVER_IDS_MAX = 4096,   /* members and former members */
-    DIR_OPERATIONS_MAX = 10000,  /* operations remembered; the oldest makes room */
+    DIR_OPERATIONS_MAX = 10000,  /* operations remembered; the oldest that has ended makes room */
+    DIR_STAGES_MAX = 64,         /* stage transitions remembered of one operation, the newest */
+    DIR_SNAPSHOT_MAX = 63,       /* bytes of a snapshot's name */
+    DIR_LEASE_MS_MIN = 100,
+    DIR_LEASE_MS_MAX = 3600000,
     DIR_POLICY_MAX = 65536,      /* bytes of a keyspace's policy */
     DIR_MARKS_MAX = 8,
     DIR_DEDUPE_MAX = 262144,     /* remembered idempotency keys; the oldest makes room */
@@ -51,7 +55,8 @@ enum dir_kind {
     DIR_KIND_DEDUPE,
     DIR_KIND_OPERATION,
     DIR_KIND_BYTES, /* anything else that is only bytes, such as a test's value */
-    DIR_KIND_MAP    /* struct dir_map of view.h: not a row */
+    DIR_KIND_MAP,   /* struct dir_map of view.h: not a row */
+    DIR_KIND_DUTY
 };
 
 struct dir_object {
@@ -106,6 +111,7 @@ struct dir_keyspace {
 
 struct dir_replica {
     uint64_t node; /* id */
+    dir_rev copy;  /* the copy's id: the revision of the command that made it */
     uint8_t role;  /* enum dir_role */
 };
 
@@ -124,6 +130,10 @@ struct dir_partition {
     dir_rev epoch, mod_revision, created;
     uint64_t owner_since_ms; /* log time when the primary last changed: residence */
     uint64_t rate_limit;     /* requests per second, 0 for none */
+    uint64_t session;        /* the primary's session that the authority is granted to; 0 without a primary */
+    uint64_t home;           /* without a primary: the node that held it last, 0 for none */
+    uint64_t operation;      /* that holds it, or 0 */
+    uint64_t start_position; /* of the epoch's first change; 0: not known here */
     struct dir_replica replicas[];
 };
 
@@ -177,13 +187,20 @@ struct dir_node {
     char address[DIR_ADDRESS_MAX + 1];
     uint64_t session;   /* the revision that began it */
     bool is_static;     /* never lapses */
+    bool ended;         /* the session has lapsed or was given up, and no other has begun */
+    uint32_t lease_ms;  /* of the session, for all its life; 0 for a static one */
+    /* The newest session that a registration ended while it held grants, which are its own until it has lapsed: then
+     * all that sessions up to it hold are released together. 0: none. */
+    uint64_t ended_session;
+    uint32_t ended_lease_ms; /* the longest of theirs */
     bool lost;          /* declared lost for good (?force=true), kept while something names it */
     uint8_t scheduling; /* 0 open, 1 cordoned, 2 draining, 3 quarantined */
     uint32_t label_count, capacity_count;
     dir_rev created, mod_revision;
     dir_rev route_revision; /* when something a route shows (the address) last changed */
     uint64_t partition_count; /* copies it holds */
-    struct dir_label tags[];  /* the labels, then the capacities */
+    dir_rev task_revision; /* when something that its tasks show last changed, but for names and addresses of others */
+    struct dir_label tags[]; /* the labels, then the capacities */
 };
 
 static inline const struct dir_label *dir_node_capacity(const struct dir_node *n)
@@ -212,15 +229,97 @@ struct dir_server {
     dir_rev mod_revision;
 };
 
-/* What a reassignment did. Staged operations come with their issue; until then every one is born done. */
+enum dir_operation_kind {
+    DIR_OPERATION_MOVE = 1,
+    DIR_OPERATION_ADD_REPLICA,
+    DIR_OPERATION_REMOVE_REPLICA,
+    DIR_OPERATION_TRANSFER,
+    DIR_OPERATION_FAILOVER
+};
+
+enum dir_operation_state {
+    DIR_OPERATION_QUEUED = 1,
+    DIR_OPERATION_RUNNING,
+    DIR_OPERATION_DONE,
+    DIR_OPERATION_ABORTED,
+    DIR_OPERATION_FAILED
+};
+
+enum dir_stage {
+    DIR_STAGE_QUEUED = 1,
+    DIR_STAGE_PREPARE,
+    DIR_STAGE_SNAPSHOT,
+    DIR_STAGE_COPY,
+    DIR_STAGE_CATCH_UP,
+    DIR_STAGE_DUAL_WRITE,
+    DIR_STAGE_VALIDATE,
+    DIR_STAGE_FENCE,
+    DIR_STAGE_CUTOVER,
+    DIR_STAGE_JOIN, /* where a replica is added or moved: no authority changes hands */
+    DIR_STAGE_WINDOW,
+    DIR_STAGE_CLEANUP,
+    DIR_STAGE_DONE,
+    DIR_STAGE_ABORTED,
+    DIR_STAGE_FAILED
+};
+
+/* One change of stage. */
+struct dir_stage_entry {
+    uint8_t stage; /* enum dir_stage: that was entered */
+    uint64_t at_ms;
+    dir_rev revision;
+    char by[DIR_NAME_MAX + 1]; /* the node whose report it was, a principal, or "directory" */
+};
+
+/* What one side of an operation said of the present stage. */
+struct dir_evidence {
+    uint64_t session, seq; /* of the last report that counted */
+    uint64_t digest;       /* of its content: the same again gets the same answer */
+    bool has_values, passed;
+    uint64_t at_position, items, checksum, extras;
+};
+
+/* A piece of work on one partition. Names are kept because nodes and keyspaces may go. */
 struct dir_operation {
     struct dir_object object;
     uint64_t id, keyspace, partition, source, destination; /* nodes by id, 0 for none */
-    dir_rev epoch_before, epoch_after, revision;
-    uint64_t at_ms;
+    dir_rev epoch_before, epoch_after, revision;           /* revision: when it last changed */
+    uint64_t at_ms;                                        /* when it began */
+    uint8_t kind, state, stage;
+    bool moves_primary; /* a move whose source is the primary */
+    bool complete, active, fenced, joined;
+    uint8_t role; /* of the new copy: enum dir_role */
+    uint32_t attempt;
+    uint32_t validations; /* failed ones: one goes back to COPY, the next one aborts */
+    uint32_t class_of;    /* 250: an operator's */
+    uint64_t stage_since_ms;
+    dir_rev stage_revision;
+    dir_rev copy; /* the candidate's id */
+    /* Sessions that the attempt began with; joined_session is D's when `joined` was set. */
+    uint64_t source_session, destination_session, joined_session;
+    /* Evidence of the present attempt. */
+    uint64_t position, bytes_total, items_total, chunk, bytes_done, checksum_failures, free_bytes;
+    uint64_t applied_position, lag_bytes, from_position, validate_at, final_position, checksum;
+    uint64_t open_operations, stale_reads, old_epoch_writes, deleted_bytes;
+    uint64_t max_bytes_per_s, rate_bytes_per_s; /* asked for; as reserved */
+    struct dir_evidence source_says, destination_says;
+    char snapshot[DIR_SNAPSHOT_MAX + 1];
+    char attention_code[DIR_NAME_MAX + 1]; /* "" when nobody is needed */
+    char attention[DIR_TEXT_MAX + 1];
+    uint64_t attention_since_ms;
     char keyspace_name[DIR_NAME_MAX + 1];
     char source_name[DIR_NAME_MAX + 1], destination_name[DIR_NAME_MAX + 1];
     char initiator[DIR_TEXT_MAX + 1], reason[DIR_TEXT_MAX + 1];
+    uint32_t stage_count;
+    struct dir_stage_entry stages[]; /* oldest first */
+};
+
+/* A copy that its node has to delete. Outlives sessions and operations. */
+struct dir_duty {
+    struct dir_object object;
+    uint64_t id, node, keyspace, partition, operation; /* operation 0: none */
+    dir_rev copy, revision; /* revision: when it was made */
+    char keyspace_name[DIR_NAME_MAX + 1];
 };
 
 enum dir_change_kind {
@@ -234,7 +333,13 @@ enum dir_change_kind {
     DIR_CHANGE_PIN,
     DIR_CHANGE_DELETE,  /* the keyspace was removed */
     DIR_CHANGE_RESTORE, /* every epoch was lifted */
-    DIR_CHANGE_LOST     /* a node was declared lost */
+    DIR_CHANGE_LOST,    /* a node was declared lost */
+    DIR_CHANGE_LAPSE,   /* the primary's session lapsed, and nobody could follow it */
+    DIR_CHANGE_FAILOVER,/* it did, and a replica followed; or a person forced one */
+    DIR_CHANGE_GRANT,   /* the same node again, in a new session */
+    DIR_CHANGE_ROLES,   /* the in-sync set, a copy more or less */
+    DIR_CHANGE_STAGE,   /* an operation went on */
+    DIR_CHANGE_LAST = DIR_CHANGE_STAGE
 };
 
 /* "split", "merge", …: the API's words. */
@@ -242,5 +347,8 @@ const char *dir_change_name(enum dir_change_kind kind);
 const char *dir_scheme_name(enum dir_scheme scheme);
 const char *dir_role_name(enum dir_role role);
 const char *dir_state_name(enum dir_state_of state);
+const char *dir_stage_name(enum dir_stage stage);           /* "COPY" */
+const char *dir_operation_kind_name(enum dir_operation_kind kind); /* "add_replica" */
+const char *dir_operation_state_name(enum dir_operation_state state);
 
 #endif

@@ -135,6 +135,22 @@ const struct dir_node *view_primary(const struct dir_view *v, const struct dir_p
     return partition_has_primary(p) ? view_node_by_id(v, p->replicas[0].node) : NULL;
 }
 
+void view_node_partitions(const struct dir_view *v,
+                          uint64_t node,
+                          bool (*fn)(void *arg, struct dir_partition *p),
+                          void *arg)
+{
+    uint8_t bytes[16];
+    struct slice key;
+    struct ptree_iter it;
+    bool more = true;
+    for (ptree_seek(&v->by_node, state_pair_key(node, 0, bytes), &it);
+         more && ptree_iter_get(&it, &key) != NULL && memcmp(key.data, bytes, 8) == 0;
+         ptree_iter_next(&it)) {
+        more = fn(arg, ptree_get(&v->partitions, slice_of(key.data + 8, 8)));
+    }
+}
+
 /* References are counted in the object, so taking one writes to what is const to readers. */
 static void *share(const void *object)
 {

@@ -16,6 +16,8 @@ struct dir_settings {
     uint64_t history_retention_ms; /* default 7 days */
     uint64_t history_max;          /* revisions kept at the most, default 1 000 000 */
     uint64_t dedupe_retention_ms;  /* default 24 h */
+    uint64_t lease_ms;             /* of sessions that begin, default 10 000 */
+    uint64_t heartbeat_ms;         /* how often agents are told to renew, default 3 000 */
 };
 
 /* The revision at a log time: how retention by age finds what to forget. */
@@ -50,6 +52,9 @@ struct dir_view {
     struct ptree nodes;             /* id -> dir_node */
     struct ptree servers;           /* id -> dir_server */
     struct ptree operations;        /* id -> dir_operation */
+    struct ptree by_node;           /* node id, partition id -> a mark: the copies that a node holds */
+    struct ptree duties;            /* id -> dir_duty */
+    struct ptree duties_by_node;    /* node id, duty id -> dir_duty */
     struct ptree dedupe;            /* principal NUL key -> dir_dedupe */
     struct ptree dedupe_by_age;     /* index of arrival -> dir_dedupe */
 };
@@ -99,6 +104,15 @@ uint64_t view_successors(const struct dir_view *v,
 
 /* What a route shows as mod_revision: the partition's own, or the newest address change among its nodes. */
 dir_rev view_route_revision(const struct dir_view *v, const struct dir_partition *p);
+
+/* The partitions with a copy on this node, by id: calls `fn` until it returns false. */
+void view_node_partitions(const struct dir_view *v,
+                          uint64_t node,
+                          bool (*fn)(void *arg, struct dir_partition *p),
+                          void *arg);
+
+/* Has a session that may be granted something: a static node, or one that has not lapsed or been given up. */
+bool view_node_is_live(const struct dir_node *n);
 
 /* The primary's node, or NULL when it has none. */
 const struct dir_node *view_primary(const struct dir_view *v, const struct dir_partition *p);

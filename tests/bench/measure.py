@@ -73,11 +73,11 @@ class Failed(Exception):
     """A load program did not do what it was to do."""
 
 
-def program(name, *arguments, timeout=180):
+def program(name, *arguments, timeout=180, statuses=(0,)):
     run = subprocess.run(
         [str(PROGRAMS / name), *map(str, arguments)], capture_output=True, text=True, timeout=timeout, check=False
     )
-    if run.returncode != 0:
+    if run.returncode not in statuses:
         raise Failed(f"{name} {' '.join(map(str, arguments))}: exit {run.returncode}: {run.stdout[-300:]}{run.stderr[-300:]}")
     return run.stdout
 

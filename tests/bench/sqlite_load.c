@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME_MAX_BYTES = 256 };
+enum { NAME_MAX_BYTES = 256, ROW_MAX_BYTES = 65536 };
 
 static uint64_t rows, bytes;
 
@@ -25,22 +25,24 @@ static void die(sqlite3 *db)
 /* Kept until the process ends, as a server keeps its rows. */
 static void keep(sqlite3_stmt *st)
 {
+    uint8_t row[ROW_MAX_BYTES];
     size_t size = 0;
     int columns = sqlite3_column_count(st);
     for (int i = 0; i < columns; i++) {
-        size += sizeof(int64_t) + (size_t)sqlite3_column_bytes(st, i);
-    }
-    uint8_t *copy = mem_alloc(size), *at = copy;
-    for (int i = 0; i < columns; i++) {
+        int type = sqlite3_column_type(st, i);
         int64_t number = sqlite3_column_int64(st, i);
-        size_t len = (size_t)sqlite3_column_bytes(st, i);
-        memcpy(at, &number, sizeof number);
-        at += sizeof number;
-        if (len > 0) {
-            memcpy(at, sqlite3_column_blob(st, i), len);
-            at += len;
+        const void *from = &number;
+        size_t len = sizeof number;
+        if (type == SQLITE_TEXT || type == SQLITE_BLOB) {
+            from = sqlite3_column_blob(st, i);
+            len = (size_t)sqlite3_column_bytes(st, i);
+        }
+        if (len > 0 && len <= sizeof row - size) {
+            memcpy(row + size, from, len);
+            size += len;
         }
     }
+    memcpy(mem_alloc(size), row, size);
     rows++;
     bytes += size;
 }

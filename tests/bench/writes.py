@@ -61,7 +61,6 @@ class Mover:
         with LagWatch(self.leader) as lag:
             load = hload(self.leader.api_port, self.clients, seconds, "MOVE", "/v1/keyspaces/moves/partitions/", ids, pids=self.pids)
         self.lags.append(lag.halves())
-        # Everybody back on n1: those that stopped half-way are moved by the next call's choice of partitions.
         return load
 
 
@@ -150,8 +149,7 @@ def fan_out(server, base, rounds=4):
         path, *bodies = moves_of(server, "moves")
         seen["ours"].append(Fanout(server.api_port, server.process.pid, WATCHERS_MAX, rounds,
                                    ["event: ", watch, "", server.api_port, path, *bodies]))
-    idle = Fanout(server.api_port, server.process.pid, 1, 1, ["event: ", watch, "", server.api_port, path, *bodies]).median_ms
-    # What an open connection costs the server anyway: as many that only asked once.
+    idle = Fanout(server.api_port, server.process.pid, 1, 10, ["event: ", watch, "", server.api_port, path, *bodies]).median_ms
     note = ", ".join(f"{k} last {median(r, 'last_ms'):.0f} ms median {median(r, 'median_ms'):.0f} ms {median(r, 'cpu_us'):.1f} µs CPU "
                      f"{max(x.memory for x in r):.0f} bytes RSS a watcher, {r[0].bytes} bytes an event" for k, r in seen.items())
     memory = max(x.memory for x in seen["ours"])

@@ -164,9 +164,10 @@ const char *text(const char *fmt, ...)
 void api_nodes(struct api_world *w, unsigned n)
 {
     for (unsigned i = 1; i <= n; i++) {
-        (void)EXPECT(
-            w, text("PUT /v1/nodes/n%u", i),
-            text("{\"address\":\"10.0.0.%u:9000\",\"labels\":{\"zone\":\"z%u\"}}", i, i % 3), 200,
-            NULL);
+        (void)EXPECT(w, text("PUT /v1/nodes/n%u", i),
+                     text("{\"address\":\"10.0.0.%u:9000\",\"lease\":\"static\",\"labels\":{"
+                          "\"zone\":\"z%u\"}}",
+                          i, i % 3),
+                     200, NULL);
     }
 }

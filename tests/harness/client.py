@@ -14,11 +14,11 @@ from cluster import BUILD, wait_for
 
 
 class Driver:
-    """tests/harness/client_driver.c. A crash or a sanitizer's finding fails the test that closes it."""
+    """tests/driver/client_driver.c. A crash or a sanitizer's finding fails the test that closes it."""
 
     def __init__(self):
         self.process = subprocess.Popen(
-            [str(BUILD / "tests/harness/client_driver")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [str(BUILD / "tests/driver/client_driver")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self.answers, self.events = queue.Queue(), []
         self.reader = threading.Thread(target=self._read, daemon=True)

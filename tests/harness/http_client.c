@@ -10,7 +10,6 @@
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
@@ -19,8 +18,8 @@
 
 enum { BODY_MAX = 64 << 20 };
 
-/* From 127.0.0.`source`; false when that address has no free port left. */
-static bool connect_from(struct client *c, uint16_t port, unsigned source)
+/* From 127.0.0.`source`. 0, or why not. */
+static int connect_from(struct client *c, uint16_t port, unsigned source)
 {
     struct sockaddr_in to = {
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -32,22 +31,22 @@ static bool connect_from(struct client *c, uint16_t port, unsigned source)
     ASSERT(setsockopt(c->fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &yes, sizeof yes) == 0);
     ASSERT(bind(c->fd, (struct sockaddr *)&from, sizeof from) == 0);
     if (connect(c->fd, (struct sockaddr *)&to, sizeof to) == 0) {
-        return true;
+        return 0;
     }
-    if (errno != EADDRNOTAVAIL) {
-        (void)fprintf(stderr, "connect: %s\n", strerror(errno));
-        abort();
-    }
+    int why = errno;
     (void)close(c->fd);
-    return false;
+    return why;
 }
 
+/* A fuzzer's timer interrupts; and an address may have no port left, after many connections. */
 void client_open(struct client *c, uint16_t port)
 {
     unsigned source = 1;
+    int why;
     buf_init(&c->in, BODY_MAX);
-    while (!connect_from(c, port, source)) {
-        source++;
+    while ((why = connect_from(c, port, source)) != 0) {
+        ASSERT(why == EINTR || why == EADDRNOTAVAIL);
+        source += why == EADDRNOTAVAIL;
         ASSERT(source < 255);
     }
 }
@@ -99,10 +98,17 @@ bool client_print(struct client *c, const char *fmt, ...)
 bool client_more(struct client *c, unsigned timeout_ms)
 {
     struct pollfd p = {.fd = c->fd, .events = POLLIN};
-    if (poll(&p, 1, (int)timeout_ms) <= 0 || !buf_reserve(&c->in, 65536)) {
+    int ready;
+    do {
+        ready = poll(&p, 1, (int)timeout_ms);
+    } while (ready < 0 && errno == EINTR);
+    if (ready <= 0 || !buf_reserve(&c->in, 65536)) {
         return false;
     }
-    ssize_t n = recv(c->fd, c->in.data + c->in.len, 65536, 0);
+    ssize_t n;
+    do {
+        n = recv(c->fd, c->in.data + c->in.len, 65536, 0);
+    } while (n < 0 && errno == EINTR);
     if (n <= 0) {
         return false;
     }

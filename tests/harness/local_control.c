@@ -588,3 +588,44 @@ void local_control_advance(struct control *c, uint64_t ms)
     (void)pthread_mutex_unlock(&c->lock);
     result_unref(local_control_run(c, CADASTRE__COMMAND__BODY_TICK, &tick));
 }
+
+/* Judged where it is called: there is one thread less to wait for. */
+WEAK enum err_code control_heartbeat(struct control *c,
+                                     const char *node,
+                                     uint64_t session,
+                                     control_beat_done done,
+                                     void *arg)
+{
+    struct control_beat beat = {.status = ERR_OK};
+    const struct dir_view *v = view_enter(directory_published(c->directory));
+    const struct dir_node *n = view_node(v, slice_of(node, strlen(node)));
+    if (n == NULL) {
+        beat.status = ERR_NODE_NOT_FOUND;
+    } else if (n->session != session || !view_node_is_live(n)) {
+        beat.status = ERR_SESSION_ENDED;
+    } else {
+        beat.lease_ms = n->lease_ms;
+        beat.heartbeat_ms = v->settings.heartbeat_ms;
+        beat.revision = v->revision;
+    }
+    view_leave();
+    (void)pthread_mutex_lock(&c->lock);
+    bool overloaded = c->overloaded;
+    (void)pthread_mutex_unlock(&c->lock);
+    if (overloaded) {
+        return ERR_OVERLOADED;
+    }
+    done(arg, &beat);
+    return ERR_OK;
+}
+
+WEAK enum control_node_state control_node_state(struct control *c,
+                                                const struct dir_node *n,
+                                                uint64_t heartbeat_ms,
+                                                uint64_t *ret_left_ms)
+{
+    (void)c;
+    (void)heartbeat_ms;
+    *ret_left_ms = n->is_static || n->ended ? UINT64_MAX : n->lease_ms;
+    return view_node_is_live(n) ? CONTROL_NODE_UP : CONTROL_NODE_DOWN;
+}

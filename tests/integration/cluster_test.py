@@ -347,6 +347,18 @@ def single_server_keeps_its_state_over_kills():
 
 
 @test
+def large_keyspaces_come_in_chunks():
+    with Cluster(1) as c:
+        hashed = {"name": "h", "scheme": "hash", "partitions": 20000}
+        c.call("POST", "/v1/keyspaces", hashed).expect(201)
+        ranged = {"name": "r", "scheme": "range", "splits": [f"{i:06}" for i in range(1, 20000)]}
+        c.call("POST", "/v1/keyspaces", ranged).expect(201)
+        for name in ("h", "r"):
+            assert c.leader().get(f"/v1/keyspaces/{name}").expect(200)["partitions"] == 20000
+        c.check_all()
+
+
+@test
 def contradicting_flags_are_errors():
     with Cluster(1) as c:
         s = c.servers[0]

@@ -383,7 +383,8 @@ static void all_that_routes_show_is_delivered(void)
     uint64_t p;
     open_world(&w);
     p = partition_of(&w, "a");
-    CHECK(EXPECT(&w, "PUT /v1/nodes/n2", "{\"address\":\"10.0.0.2:9000\"}", 200, NULL));
+    CHECK(EXPECT(&w, "PUT /v1/nodes/n2", "{\"address\":\"10.0.0.2:9000\",\"lease\":\"static\"}",
+                 200, NULL));
     sse_open(&s, &w, "/v1/keyspaces/o/watch", NULL);
     CHECK(sse_head(&s));
     CHECK(wait_until(one_watcher, &w));
@@ -394,8 +395,10 @@ static void all_that_routes_show_is_delivered(void)
     CHECK(json_equal(
         json_object_get(json_array_get(json_object_get(s.data, "routes"), 0), "rate_limit"),
         api_at(&w, "rate_limit")));
-    CHECK(EXPECT(&w, "PUT /v1/nodes/n1",
-                 "{\"address\":\"10.9.9.9:9000\",\"labels\":{\"zone\":\"z1\"}}", 200, NULL));
+    CHECK(
+        EXPECT(&w, "PUT /v1/nodes/n1",
+               "{\"address\":\"10.9.9.9:9000\",\"lease\":\"static\",\"labels\":{\"zone\":\"z1\"}}",
+               200, NULL));
     CHECK(sse_next(&s));
     CHECK_U64(data_u64(&s, "revision"), api_u64(&w, "revision"));
     CHECK(EXPECT(&w, text("POST /v1/keyspaces/o/partitions/%" PRIu64 "/move", p),
@@ -475,8 +478,10 @@ static void a_slow_watcher_is_reset(void)
     CHECK(wait_until(one_watcher, &w));
     for (unsigned i = 0; i < CHANGES; i++) {
         CHECK(EXPECT(&w, "PUT /v1/nodes/n1",
-                     text("{\"address\":\"10.1.1.%u:9000\",\"labels\":{\"zone\":\"z1\"}}", i), 200,
-                     NULL));
+                     text("{\"address\":\"10.1.1.%u:9000\",\"lease\":\"static\",\"labels\":{"
+                          "\"zone\":\"z1\"}}",
+                          i),
+                     200, NULL));
     }
     local_control_restart(w.control);
     uint64_t last = 0;

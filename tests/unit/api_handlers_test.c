@@ -320,8 +320,10 @@ static void etags_of_routes(void)
     CHECK(EXPECT_WITH(&w, "HEAD /v1/keyspaces/o/route?key=a", NULL, NULL, 200, NULL));
     CHECK_U64(w.answer.body.len, 0);
     /* A node's new address is another version of the same epoch. */
-    CHECK(EXPECT(&w, "PUT /v1/nodes/n1",
-                 "{\"address\":\"10.0.0.9:9000\",\"labels\":{\"zone\":\"z1\"}}", 200, NULL));
+    CHECK(
+        EXPECT(&w, "PUT /v1/nodes/n1",
+               "{\"address\":\"10.0.0.9:9000\",\"lease\":\"static\",\"labels\":{\"zone\":\"z1\"}}",
+               200, NULL));
     CHECK(EXPECT_WITH(&w, "GET /v1/keyspaces/o/route?key=a", match, NULL, 200, NULL));
     CHECK_STR(api_text(&w, "primary/address"), "10.0.0.9:9000");
     CHECK(api_u64(&w, "mod_revision") > api_u64(&w, "epoch"));

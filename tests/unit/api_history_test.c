@@ -38,7 +38,8 @@ static void step(struct api_world *w, unsigned i)
         split(w, "c");
         break;
     case 2:
-        CHECK(EXPECT(w, "PUT /v1/nodes/n2", "{\"address\":\"10.0.0.2:9000\"}", 200, NULL));
+        CHECK(EXPECT(w, "PUT /v1/nodes/n2", "{\"address\":\"10.0.0.2:9000\",\"lease\":\"static\"}",
+                     200, NULL));
         break;
     case 3:
         p = partition_of(w, "c");
@@ -46,7 +47,8 @@ static void step(struct api_world *w, unsigned i)
                      "{\"to\":\"n2\",\"empty\":true,\"reason\":\"r\"}", 202, NULL));
         break;
     case 4:
-        CHECK(EXPECT(w, "PUT /v1/nodes/n2", "{\"address\":\"10.0.0.22:9000\"}", 200, NULL));
+        CHECK(EXPECT(w, "PUT /v1/nodes/n2", "{\"address\":\"10.0.0.22:9000\",\"lease\":\"static\"}",
+                     200, NULL));
         break;
     case 5:
         p = partition_of(w, "c");

@@ -206,7 +206,7 @@ static void problems(void)
     http_get(port(), "/problem?code=io", &a);
     CHECK_U64(a.status, 500);
     CHECK(strstr(answer_text(&a), "\"code\":\"internal\"") != NULL);
-    CHECK(strstr(answer_text(&a), "bad") == NULL);
+    CHECK(strstr(answer_text(&a), "it is") == NULL); /* "bad" may be in the random id */
     answer_close(&a);
 }
 

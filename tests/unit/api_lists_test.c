@@ -34,8 +34,8 @@ all_pages(struct api_world *w, const char *path, const char *noun, uint64_t *ret
         if (next == NULL) {
             break;
         }
-        CHECK(EXPECT(w, text("PUT /v1/nodes/late%u", i), text("{\"address\":\"late%u:1\"}", i), 200,
-                     NULL));
+        CHECK(EXPECT(w, text("PUT /v1/nodes/late%u", i),
+                     text("{\"address\":\"late%u:1\",\"lease\":\"static\"}", i), 200, NULL));
         CHECK(EXPECT(w, "GET /v1/keyspaces/o/route?key=b0", NULL, 200, NULL));
         CHECK(EXPECT(
             w, text("POST /v1/keyspaces/o/partitions/%" PRIu64 "/split", api_u64(w, "partition")),
@@ -139,7 +139,8 @@ static void the_oldest_cursor_makes_room(void)
     CHECK(EXPECT(&w, "GET /v1/nodes?limit=1", NULL, 200, NULL));
     first = mem_strdup(api_text(&w, "next"));
     for (unsigned i = 0; i < 64; i++) {
-        CHECK(EXPECT(&w, "PUT /v1/nodes/n1", text("{\"address\":\"x%u:1\"}", i), 200, NULL));
+        CHECK(EXPECT(&w, "PUT /v1/nodes/n1",
+                     text("{\"address\":\"x%u:1\",\"lease\":\"static\"}", i), 200, NULL));
         CHECK(EXPECT(&w, "GET /v1/nodes?limit=1", NULL, 200, NULL));
         if (i == 0) {
             second = mem_strdup(api_text(&w, "next"));

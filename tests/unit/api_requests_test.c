@@ -39,21 +39,21 @@ static void nodes_come_and_go(void)
     uint64_t session;
     api_world_open(&w);
     ROWS(&w, rows);
-    CHECK(
-        EXPECT(&w, "PUT /v1/nodes/n1",
-               "{\"address\":\"10.0.0.1:9000\",\"labels\":{\"zone\":\"a\"},\"capacity\":{\"bytes\":"
-               "1000000,\"cpu\":4},\"lease\":\"static\",\"previous_session\":7,\"copies\":[{"
-               "\"keyspace\":\"o\",\"partition\":1,\"copy\":2}]}",
-               200, NULL));
+    CHECK(EXPECT(&w, "PUT /v1/nodes/n1",
+                 "{\"address\":\"10.0.0.1:9000\",\"lease\":\"static\",\"labels\":{\"zone\":\"a\"},"
+                 "\"capacity\":{\"bytes\":"
+                 "1000000,\"cpu\":4},\"previous_session\":7,\"copies\":[{"
+                 "\"keyspace\":\"o\",\"partition\":1,\"copy\":2}]}",
+                 200, NULL));
     session = api_u64(&w, "session");
     CHECK_U64(api_u64(&w, "lease_ms"), 0);
     CHECK_U64(json_array_size(api_at(&w, "partitions")), 0);
     CHECK(EXPECT(&w, "POST /v1/keyspaces",
                  "{\"name\":\"o\",\"scheme\":\"range\",\"splits\":[\"g\",\"p\"]}", 201, NULL));
-    CHECK(EXPECT(
-        &w, "PUT /v1/nodes/n1",
-        "{\"address\":\"10.0.0.2:9000\",\"labels\":{\"zone\":\"a\"},\"capacity\":{\"cpu\":8}}", 200,
-        NULL));
+    CHECK(EXPECT(&w, "PUT /v1/nodes/n1",
+                 "{\"address\":\"10.0.0.2:9000\",\"lease\":\"static\",\"labels\":{\"zone\":\"a\"},"
+                 "\"capacity\":{\"cpu\":8}}",
+                 200, NULL));
     CHECK_U64(json_array_size(api_at(&w, "partitions")), 3);
     CHECK_STR(api_text(&w, "partitions/1/start"), "g");
     CHECK_STR(api_text(&w, "partitions/1/role"), "primary");
@@ -68,7 +68,8 @@ static void nodes_come_and_go(void)
     CHECK_U64(api_u64(&w, "capacity/cpu"), 8);
     CHECK_U64(api_u64(&w, "partitions/primary"), 3);
     CHECK_U64(api_u64(&w, "session"), session);
-    CHECK(EXPECT(&w, "PUT /v1/nodes/n2", "{\"address\":\"10.0.0.7:9000\"}", 200, NULL));
+    CHECK(EXPECT(&w, "PUT /v1/nodes/n2", "{\"address\":\"10.0.0.7:9000\",\"lease\":\"static\"}",
+                 200, NULL));
     CHECK(EXPECT(&w, "GET /v1/nodes", NULL, 200, NULL));
     CHECK_U64(json_array_size(api_at(&w, "nodes")), 2);
     CHECK_U64(api_u64(&w, "nodes/0/partitions/total"), 3);
@@ -107,8 +108,8 @@ static void replays_give_the_same_bytes(void)
     struct api_world w;
     uint64_t p, q, r;
     api_world_open(&w);
-    replay(&w, "PUT /v1/nodes/n1", "{\"address\":\"10.0.0.1:9000\"}", 200);
-    replay(&w, "PUT /v1/nodes/n2", "{\"address\":\"10.0.0.2:9000\"}", 200);
+    replay(&w, "PUT /v1/nodes/n1", "{\"address\":\"10.0.0.1:9000\",\"lease\":\"static\"}", 200);
+    replay(&w, "PUT /v1/nodes/n2", "{\"address\":\"10.0.0.2:9000\",\"lease\":\"static\"}", 200);
     replay(&w, "POST /v1/keyspaces",
            "{\"name\":\"o\",\"scheme\":\"range\",\"splits\":[\"g\",\"p\"],\"policy\":{\"b\":1,"
            "\"a\":[2]}}",
@@ -140,16 +141,20 @@ static void keys_and_equal_requests(void)
     struct api_world w;
     char key[160];
     api_world_open(&w);
-    CHECK(EXPECT_WITH(&w, "PUT /v1/nodes/n1", "Idempotency-Key: k1\r\n",
-                      "{\"address\":\"a:1\",\"labels\":{\"x\":\"1\",\"y\":\"2\"}}", 200, NULL));
+    CHECK(EXPECT_WITH(
+        &w, "PUT /v1/nodes/n1", "Idempotency-Key: k1\r\n",
+        "{\"address\":\"a:1\",\"lease\":\"static\",\"labels\":{\"x\":\"1\",\"y\":\"2\"}}", 200,
+        NULL));
     /* Blanks and the order of members make no other request; the path does. */
-    CHECK(EXPECT_WITH(&w, "PUT /v1/nodes/n1", "Idempotency-Key: k1\r\n",
-                      "{ \"labels\" : {\"y\":\"2\",\"x\":\"1\"}, \"address\":\"a:1\" }", 200,
-                      NULL));
+    CHECK(EXPECT_WITH(
+        &w, "PUT /v1/nodes/n1", "Idempotency-Key: k1\r\n",
+        "{ \"labels\" : {\"y\":\"2\",\"x\":\"1\"}, \"address\":\"a:1\",\"lease\":\"static\" }", 200,
+        NULL));
     CHECK_STR(api_header(&w, "Idempotency-Replayed"), "true");
-    CHECK(EXPECT_WITH(&w, "PUT /v1/nodes/n2", "Idempotency-Key: k1\r\n",
-                      "{\"address\":\"a:1\",\"labels\":{\"x\":\"1\",\"y\":\"2\"}}", 422,
-                      "idempotency_mismatch"));
+    CHECK(EXPECT_WITH(
+        &w, "PUT /v1/nodes/n2", "Idempotency-Key: k1\r\n",
+        "{\"address\":\"a:1\",\"lease\":\"static\",\"labels\":{\"x\":\"1\",\"y\":\"2\"}}", 422,
+        "idempotency_mismatch"));
     CHECK(EXPECT_WITH(&w, "DELETE /v1/nodes/n9", "Idempotency-Key: a b\r\n", NULL, 400,
                       "invalid_request"));
     (void)memset(key, 'k', sizeof key);
@@ -224,7 +229,7 @@ static void reads_as_fresh_as_asked_for(void)
         "GET /v1/nodes?consistency=linearizable&timeout_ms=60000&min_revision=%" PRIu64
         " HTTP/1.1\r\nHost: t\r\n\r\n",
         revision + 1);
-    CHECK(EXPECT(&w, "PUT /v1/nodes/n2", "{\"address\":\"b:1\"}", 200, NULL));
+    CHECK(EXPECT(&w, "PUT /v1/nodes/n2", "{\"address\":\"b:1\",\"lease\":\"static\"}", 200, NULL));
     client_read(&waiter, &a, false, 20000);
     CHECK_U64(a.status, 200);
     CHECK(strstr(answer_text(&a), "\"n2\"") != NULL);
@@ -327,7 +332,7 @@ static void the_process(void)
         ROW("GET /metrics", NULL, 200, NULL, "cadastre_build_info{version=\"1.2.3\"} 1"),
         ROW("GET /metrics", NULL, 200, NULL, "cadastre_http_responses_total{class=\"2xx\"} "),
         ROW("GET /nothing", NULL, 404, "not_found", NULL),
-        ROW("GET /v1/nodes/n1/tasks", NULL, 404, "not_found", NULL),
+        ROW("GET /v1/nodes/n1/nothing", NULL, 404, "not_found", NULL),
         ROW("POST /metrics", NULL, 405, "method_not_allowed", NULL),
     };
     struct api_world w;

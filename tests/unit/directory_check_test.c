@@ -74,6 +74,11 @@ enum damage {
     ACTIVE_WITHOUT,
     UNAVAILABLE_WITH,
     COPIES_WITHOUT_DATA,
+    SESSION_TO_COME,
+    SESSION_OF_BEFORE,
+    SESSION_WITHOUT,
+    COPY_WITHOUT_ID,
+    COPY_INDEX,
     ID_TO_COME,
     LIVES_AND_RETIRED,
     KEYSPACE_GONE,
@@ -113,6 +118,11 @@ static const char *const texts[DAMAGES] = {
     [ACTIVE_WITHOUT] = "state 1 without a primary",
     [UNAVAILABLE_WITH] = "state 3 with a primary",
     [COPIES_WITHOUT_DATA] = "it has copies and holds no data",
+    [SESSION_TO_COME] = "is granted to session",
+    [SESSION_OF_BEFORE] = "may not hold it",
+    [SESSION_WITHOUT] = "of nobody",
+    [COPY_WITHOUT_ID] = "has no id",
+    [COPY_INDEX] = "does not know its copy",
     [ID_TO_COME] = "its id was never given out",
     [LIVES_AND_RETIRED] = "it lives and is retired",
     [KEYSPACE_GONE] = "its keyspace is gone",
@@ -162,9 +172,9 @@ static void damage_partition(struct dir_view *s, const struct world *w, enum dam
 {
     struct dir_partition *p = part(s, w, "g");
     uint64_t node = p->replicas[0].node;
-    const struct dir_replica strange[] = {{777, DIR_ROLE_PRIMARY}};
-    const struct dir_replica twice[] = {{node, DIR_ROLE_PRIMARY}, {node, DIR_ROLE_SYNC}};
-    const struct dir_replica two[] = {{node, DIR_ROLE_PRIMARY}, {node + 1, DIR_ROLE_PRIMARY}};
+    const struct dir_replica strange[] = {{777, 1, DIR_ROLE_PRIMARY}};
+    const struct dir_replica twice[] = {{node, 1, DIR_ROLE_PRIMARY}, {node, 1, DIR_ROLE_SYNC}};
+    const struct dir_replica two[] = {{node, 1, DIR_ROLE_PRIMARY}, {node + 1, 1, DIR_ROLE_PRIMARY}};
     switch ((int)what) {
     case GAP:
         p = with_range(p, NULL, "j");
@@ -206,6 +216,25 @@ static void damage_partition(struct dir_view *s, const struct world *w, enum dam
     case COPIES_WITHOUT_DATA:
         p->holds_data = false;
         break;
+    case SESSION_TO_COME:
+        p->session = p->epoch + 1;
+        break;
+    case SESSION_OF_BEFORE:
+        p->session = p->replicas[0].copy + 1;
+        break;
+    case SESSION_WITHOUT:
+        p = with_copies(p, two, 0);
+        p->state = DIR_UNAVAILABLE;
+        break;
+    case COPY_WITHOUT_ID:
+        p->replicas[0].copy = 0;
+        break;
+    case COPY_INDEX: {
+        uint8_t key[16];
+        dir_unref(ptree_remove(&s->by_node, state_pair_key(node, p->id, key)));
+        dir_unref(p);
+        return;
+    }
     default:
         p->keyspace = 12345;
         break;
@@ -334,7 +363,8 @@ static void damage_rest(struct dir_view *s, const struct world *w, enum damage w
     case OPERATION_EPOCHS: {
         struct ptree_iter it;
         ptree_seek(&s->operations, slice_of(NULL, 0), &it);
-        struct dir_operation *o = mem_dup(ptree_iter_get(&it, NULL), sizeof *o);
+        const struct dir_operation *is = ptree_iter_get(&it, NULL);
+        struct dir_operation *o = mem_dup(is, operation_size(is));
         o->object.refs = 1;
         o->epoch_after = o->epoch_before;
         put(s, o);
@@ -364,8 +394,7 @@ static void every_damage_is_found(void)
         struct dir_view s;
         open_world(&w, &s);
         enum damage what = (enum damage)i;
-        if (i < PARENT_LIVES || (i >= UNKNOWN_NODE && i <= COPIES_WITHOUT_DATA) ||
-            i == KEYSPACE_GONE) {
+        if (i < PARENT_LIVES || (i >= UNKNOWN_NODE && i <= COPY_INDEX) || i == KEYSPACE_GONE) {
             damage_partition(&s, &w, what);
         } else if (i >= NODE_COUNT && i <= NODE_REVISION) {
             damage_node(&s, what);

@@ -61,7 +61,8 @@ static struct dir_object *partition_row(bool full)
     static const uint64_t parents[DIR_PARENTS_MAX] = {5, 6};
     struct dir_replica replicas[DIR_REPLICAS_MAX] = {{0}};
     for (uint8_t i = 0; i < DIR_REPLICAS_MAX; i++) {
-        replicas[i] = (struct dir_replica){100U + i, (uint8_t)(1 + i % DIR_ROLE_JOINING)};
+        replicas[i] = (struct dir_replica){
+            .node = 100U + i, .copy = 200U + i, .role = (uint8_t)(1 + i % DIR_ROLE_JOINING)};
     }
     memset(end, 0xff, sizeof end);
     struct dir_partition like = {.pinned = full,
@@ -74,7 +75,11 @@ static struct dir_object *partition_row(bool full)
                                  .mod_revision = 10,
                                  .created = 11,
                                  .owner_since_ms = 12,
-                                 .rate_limit = full ? UINT64_MAX : 0};
+                                 .rate_limit = full ? UINT64_MAX : 0,
+                                 .session = 13,
+                                 .home = 14,
+                                 .operation = 15,
+                                 .start_position = 16};
     struct partition_arrays arrays = {.replicas = replicas,
                                       .parents = parents,
                                       .replica_count = full ? DIR_REPLICAS_MAX : 0,
@@ -113,7 +118,9 @@ static struct dir_object *node_row(bool full)
     if (full) {
         fill_text(n->name, sizeof n->name, 'n');
         fill_text(n->address, sizeof n->address, 'a');
-        n->is_static = n->lost = true;
+        n->is_static = n->lost = n->ended = true;
+        n->lease_ms = n->ended_lease_ms = UINT32_MAX;
+        n->ended_session = 7;
         n->scheduling = 3;
         n->label_count = n->capacity_count = DIR_LABELS_MAX;
         for (unsigned i = 0; i < DIR_LABELS_MAX; i++) {
@@ -130,6 +137,7 @@ static struct dir_object *node_row(bool full)
     n->mod_revision = 4;
     n->route_revision = 5;
     n->partition_count = 6;
+    n->task_revision = 8;
     return head(n, DIR_KIND_NODE);
 }
 
@@ -150,7 +158,8 @@ static struct dir_object *server_row(bool full)
 
 static struct dir_object *operation_row(bool full)
 {
-    struct dir_operation *o = mem_zalloc(sizeof *o);
+    uint32_t stages = full ? DIR_STAGES_MAX : 0;
+    struct dir_operation *o = mem_zalloc(sizeof *o + stages * sizeof o->stages[0]);
     o->id = 1;
     o->keyspace = 2;
     o->partition = 3;
@@ -160,14 +169,49 @@ static struct dir_object *operation_row(bool full)
     o->epoch_after = 7;
     o->revision = 8;
     o->at_ms = 9;
+    o->kind = full ? DIR_OPERATION_FAILOVER : DIR_OPERATION_MOVE;
+    o->state = full ? DIR_OPERATION_FAILED : DIR_OPERATION_QUEUED;
+    o->stage = full ? DIR_STAGE_FAILED : DIR_STAGE_QUEUED;
     if (full) {
+        o->role = DIR_ROLE_SYNC;
+        o->joined = o->active = o->fenced = o->complete = o->moves_primary = true;
+        o->attempt = 10;
+        o->validations = 11;
+        o->class_of = 12;
+        o->source_says = (struct dir_evidence){.session = 13, .seq = 14, .checksum = 15};
+        o->destination_says = (struct dir_evidence){.digest = 16, .passed = true};
+        o->chunk = 17;
+        o->final_position = 18;
+        o->stage_count = stages;
+        for (uint32_t i = 0; i < stages; i++) {
+            o->stages[i].stage = DIR_STAGE_COPY;
+            o->stages[i].at_ms = i;
+            fill_text(o->stages[i].by, sizeof o->stages[i].by, 'b');
+        }
         fill_text(o->keyspace_name, sizeof o->keyspace_name, 'k');
         fill_text(o->source_name, sizeof o->source_name, 's');
         fill_text(o->destination_name, sizeof o->destination_name, 'd');
         fill_text(o->initiator, sizeof o->initiator, 'i');
         fill_text(o->reason, sizeof o->reason, 'r');
+        fill_text(o->attention, sizeof o->attention, 'a');
     }
     return head(o, DIR_KIND_OPERATION);
+}
+
+static struct dir_object *duty_row(bool full)
+{
+    struct dir_duty *d = mem_zalloc(sizeof *d);
+    d->id = 1;
+    d->node = 2;
+    d->keyspace = 3;
+    d->partition = 4;
+    d->operation = 5;
+    d->copy = 6;
+    d->revision = 7;
+    if (full) {
+        fill_text(d->keyspace_name, sizeof d->keyspace_name, 'k');
+    }
+    return head(d, DIR_KIND_DUTY);
 }
 
 static struct dir_object *dedupe_row(bool full)
@@ -190,7 +234,7 @@ static unsigned all_rows(struct dir_object *rows[ROWS_MAX])
 {
     static struct dir_object *(*const makers[])(bool) = {keyspace_row, partition_row, tombstone_row,
                                                          node_row,     server_row,    operation_row,
-                                                         dedupe_row};
+                                                         dedupe_row,   duty_row};
     unsigned count = 0;
     for (size_t i = 0; i < sizeof makers / sizeof makers[0]; i++) {
         rows[count++] = makers[i](false);
@@ -268,6 +312,8 @@ static void partition_fields_land_where_they_belong(void)
     CHECK(p->pinned && p->holds_data && !p->end_open);
     CHECK(p->state == DIR_UNAVAILABLE && p->cause == DIR_CHANGE_LOST);
     CHECK(p->replica_count == DIR_REPLICAS_MAX && p->replicas[7].node == 107);
+    CHECK(p->session == 13 && p->home == 14 && p->operation == 15 && p->start_position == 16);
+    CHECK(p->replicas[7].copy == 207);
     CHECK(p->replicas[1].role == DIR_ROLE_SYNC && dir_partition_parents(p)[1] == 6);
     CHECK_U64(dir_partition_start(p).len, DIR_ROUTING_KEY_MAX);
     CHECK_U64(dir_partition_end(p).data[0], 0xff);
@@ -303,7 +349,9 @@ static void fixed_rows_come_back_byte_for_byte(void)
     static const struct {
         struct dir_object *(*make)(bool full);
         size_t size;
-    } rows[] = {{operation_row, sizeof(struct dir_operation)},
+    } rows[] = {{operation_row,
+                 sizeof(struct dir_operation) + DIR_STAGES_MAX * sizeof(struct dir_stage_entry)},
+                {duty_row, sizeof(struct dir_duty)},
                 {node_row, DIR_NODE_SIZE_MAX},
                 {server_row, sizeof(struct dir_server)}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -329,7 +377,7 @@ static void the_encoding_is_frozen(void)
     }
     char hex[HASH128_HEX_SIZE];
     hash128_hex(hash_xxh3_128(all.data, all.len), hex);
-    CHECK_STR(hex, "85b676de549eb5f9e93652062b6e69ae");
+    CHECK_STR(hex, "dd235cf4cd6b3f838001240cb9d1d5b0");
     buf_close(&all);
     buf_close(&b);
     free_rows(rows, count);
@@ -386,13 +434,13 @@ static void errors_say_what_was_wrong(void)
         uint8_t byte;
         const char *detail;
     } rows[] = {
-        {0, 9, "unknown row of 69 bytes: the version is unknown"},
-        {1, 99, "unknown row of 69 bytes: the kind is unknown"},
-        {18, 2, "partition row of 69 bytes: a flag is neither 0 nor 1"},
-        {20, 0, "partition row of 69 bytes: the state is unknown"},
-        {21, 200, "partition row of 69 bytes: the cause is unknown"},
-        {62, 9, "partition row of 69 bytes: there are too many replicas"},
-        {63, 3, "partition row of 69 bytes: there are too many parents"},
+        {0, 9, "unknown row of 101 bytes: the version is unknown"},
+        {1, 99, "unknown row of 101 bytes: the kind is unknown"},
+        {18, 2, "partition row of 101 bytes: a flag is neither 0 nor 1"},
+        {20, 0, "partition row of 101 bytes: the state is unknown"},
+        {21, 200, "partition row of 101 bytes: the cause is unknown"},
+        {94, 9, "partition row of 101 bytes: there are too many replicas"},
+        {95, 3, "partition row of 101 bytes: there are too many parents"},
     };
     struct buf b;
     buf_init(&b, ROW_BYTES_MAX);

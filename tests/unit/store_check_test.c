@@ -137,7 +137,7 @@ static const struct {
     {"UPDATE meta SET revision = revision + 1", "meta"},
     {"UPDATE meta SET format = 99", "format"},
     {"DELETE FROM meta", "meta"},
-    {"UPDATE partition_versions SET replicas = '1=king' WHERE to_revision IS NULL",
+    {"UPDATE partition_versions SET replicas = '1=king:1' WHERE to_revision IS NULL",
      "out of its bounds"},
     /* history: a gap, an overlap, an epoch with two primaries, one that falls, orphans */
     {"DELETE FROM partition_versions WHERE (id, from_revision) = (SELECT id, from_revision FROM"
@@ -153,10 +153,12 @@ static const struct {
      "cover different keys"},
     {"INSERT INTO partition_versions SELECT id + 1000000, from_revision, to_revision, keyspace,"
      " start_key, end_key, epoch, mod_revision, created, state, cause, ended, replicas, NULL, NULL,"
-     " operation, rate_limit, pinned, holds_data, owner_since_ms, from_ms, to_ms"
+     " operation, rate_limit, pinned, holds_data, owner_since_ms, from_ms, to_ms, session, home,"
+     " held_by, start_position"
      " FROM partition_versions WHERE from_revision > 40 AND ended = 2 LIMIT 1",
      "overlap"},
-    {"UPDATE partition_versions SET replicas = '999=primary', ended = 4 WHERE (id, from_revision) ="
+    {"UPDATE partition_versions SET replicas = '999=primary:1', ended = 4 WHERE (id, "
+     "from_revision) ="
      " (SELECT v.id, v.from_revision FROM partition_versions v JOIN partition_versions n"
      " ON n.id = v.id AND n.from_revision = v.to_revision AND n.epoch = v.epoch"
      " AND n.replicas <> '' AND v.replicas <> '' LIMIT 1)",
@@ -177,7 +179,7 @@ static const struct {
     {"UPDATE partition_versions SET epoch = created + 100000 WHERE (id, from_revision) ="
      " (SELECT id, from_revision FROM partition_versions WHERE ended = 2 LIMIT 1)",
      "not above its parent's"},
-    {"UPDATE partition_versions SET replicas = '999=primary' WHERE ended = 2", "unknown node"},
+    {"UPDATE partition_versions SET replicas = '999=primary:1' WHERE ended = 2", "unknown node"},
     {"DELETE FROM partition_versions WHERE (id, from_revision) = (SELECT id, from_revision FROM"
      " partition_versions WHERE from_revision = created AND ended = 4 LIMIT 1)",
      "first version of a partition is missing"},

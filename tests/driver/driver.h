@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the two halves of client_driver share: the router's commands and the agent's. */
-#ifndef TESTS_CLIENT_DRIVER_H
-#define TESTS_CLIENT_DRIVER_H
+#ifndef TESTS_DRIVER_H
+#define TESTS_DRIVER_H
 
 #include <stdarg.h>
 #include <stdbool.h>

@@ -7,11 +7,11 @@
  *     herd THREADS USED KNOWN MS KEY     that many callers of cadastre_router_stale at once
  *     watch THREADS KEY,KEY,…            threads that read on; `watched` says what they saw
  *     watched */
-#include "tests/harness/client_driver.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/parse.h"
 #include "client/cadastre.h"
+#include "tests/driver/driver.h"
 
 #include <inttypes.h>
 #include <pthread.h>

@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "base/parse.h"
 #include "client/cadastre.h"
-#include "tests/harness/client_driver.h"
+#include "tests/driver/driver.h"
 
 #include <inttypes.h>
 #include <pthread.h>

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api/task_json.h"
+
+#include "api/route_json.h"
+#include "directory/codec.h"
+
+#include <inttypes.h>
+
+static void put_u64(struct buf *b, const char *member, uint64_t v)
+{
+    if (v != 0) {
+        buf_printf(b, ",\"%s\":%" PRIu64, member, v);
+    }
+}
+
+static void put_range(struct buf *b, const struct dir_task *t)
+{
+    const struct dir_partition *p = t->partition;
+    bool hex = dir_codec_bounds_are_hex(t->keyspace);
+    if (p->start_len > 0) {
+        buf_put_str(b, ",\"start\":");
+        bound_put(b, hex, dir_partition_start(p));
+    }
+    if (!p->end_open) {
+        buf_put_str(b, ",\"end\":");
+        bound_put(b, hex, dir_partition_end(p));
+    }
+}
+
+static void put_must_have(struct buf *b, const struct dir_task *t)
+{
+    buf_put_str(b, ",\"must_have\":[");
+    for (uint32_t i = 0; i < t->must_have_count; i++) {
+        const struct dir_task_peer *peer = &t->must_have[i];
+        buf_printf(b, "%s{\"node\":\"%s\",\"session\":%" PRIu64 ",\"address\":", i > 0 ? "," : "",
+                   peer->node->name, peer->session);
+        json_put_cstring(b, peer->node->address);
+        buf_put_u8(b, '}');
+    }
+    buf_put_u8(b, ']');
+}
+
+static const char *authority_of(const struct dir_task *t, const struct dir_node *primary)
+{
+    if (primary != NULL && primary->is_static) {
+        return "static";
+    }
+    return t->keyspace->authority == DIR_AUTHORITY_AFFINITY ? "affinity" : "exclusive";
+}
+
+static void put_grant(struct buf *b, const struct dir_task *t, const struct dir_node *node)
+{
+    put_range(b, t);
+    if (t->role == DIR_ROLE_PRIMARY) {
+        buf_printf(b, ",\"authority\":\"%s\",\"fenced\":%s", authority_of(t, node),
+                   t->fenced ? "true" : "false");
+        put_must_have(b, t);
+        put_u64(b, "start_position", t->start_position);
+    }
+}
+
+static void put_task(struct buf *b, const struct dir_task *t, const struct dir_node *node)
+{
+    uint64_t about = t->kind == DIR_TASK_CLEANUP ? t->duty : t->partition_id;
+    buf_printf(b,
+               "{\"id\":\"%s-%" PRIu64 "\",\"kind\":\"%s\",\"revision\":%" PRIu64
+               ",\"keyspace\":\"%s\",\"partition\":%" PRIu64,
+               dir_task_kind_name(t->kind), about, dir_task_kind_name(t->kind), t->revision,
+               t->keyspace_name, t->partition_id);
+    if (t->role != 0) {
+        buf_printf(b, ",\"role\":\"%s\"", dir_role_name(t->role));
+    }
+    put_u64(b, "epoch", t->epoch);
+    put_u64(b, "session", t->session);
+    put_u64(b, "copy", t->copy);
+    if (t->kind == DIR_TASK_GRANT) {
+        put_grant(b, t, node);
+    }
+    if (t->kind == DIR_TASK_CLEANUP) {
+        put_u64(b, "duty", t->duty);
+    }
+    buf_put_u8(b, '}');
+}
+
+struct putter {
+    struct buf *out;
+    const struct dir_node *node;
+    dir_rev upto;
+    bool any;
+};
+
+static bool put_one(void *arg, const struct dir_task *t)
+{
+    struct putter *p = arg;
+    if (p->upto != 0 && (t->kind != DIR_TASK_GRANT || t->revision > p->upto)) {
+        return true;
+    }
+    if (p->any) {
+        buf_put_u8(p->out, ',');
+    }
+    p->any = true;
+    put_task(p->out, t, p->node);
+    return true;
+}
+
+void tasks_put(struct buf *b,
+               const struct dir_view *v,
+               const struct dir_node *node,
+               dir_rev since,
+               dir_rev upto)
+{
+    struct putter p = {.out = b, .node = node, .upto = upto};
+    buf_put_u8(b, '[');
+    (void)dir_tasks(v, node, since, put_one, &p);
+    buf_put_u8(b, ']');
+}
