@@ -195,7 +195,7 @@ static enum MHD_Result get_state(struct request *r)
 {
     static const char *const roles[] = {"none", "primary", "sync", "async", "joining"};
     uint64_t id = 0;
-    struct store_sums sums = {0};
+    struct kv_sums sums = {0};
     char sum[17], running[17];
     bool known = number_of(r, "partition", &id);
     struct part *p = known ? node_part(r->node, text_of(r, "keyspace"), id) : NULL;
@@ -203,14 +203,14 @@ static enum MHD_Result get_state(struct request *r)
         return refuse(r, 404, "there is no such partition here");
     }
     (void)pthread_mutex_lock(&p->lock);
-    bool open = p->store != NULL && store_sums(p->store, &sums);
+    bool open = p->store != NULL && kv_sums(p->store, &sums);
     (void)snprintf(sum, sizeof sum, "%016" PRIx64, sums.sum);
     (void)snprintf(running, sizeof running, "%016" PRIx64, sums.running);
     json_t *json =
         json_pack("{s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:s,s:s,s:b}", "role", roles[p->role], "epoch",
                   (json_int_t)p->epoch, "copy", (json_int_t)p->copy, "position",
-                  (json_int_t)(open ? store_position(p->store) : 0), "position_epoch",
-                  (json_int_t)(open ? store_epoch(p->store) : 0), "items", (json_int_t)sums.items,
+                  (json_int_t)(open ? kv_position(p->store) : 0), "position_epoch",
+                  (json_int_t)(open ? kv_epoch(p->store) : 0), "items", (json_int_t)sums.items,
                   "mutations", (json_int_t)sums.mutations, "sum", sum, "running", running,
                   "may_write", cadastre_may_write(r->node->agent, p->handle, p->epoch));
     (void)pthread_mutex_unlock(&p->lock);

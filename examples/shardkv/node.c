@@ -75,7 +75,7 @@ static void copy_path(const struct node *n, const struct part *p, uint64_t copy,
 
 static void close_store(struct part *p)
 {
-    store_close(p->store);
+    kv_close(p->store);
     p->store = NULL;
     p->copy = 0;
 }
@@ -90,7 +90,7 @@ static void open_copy(struct node *n, struct part *p, uint64_t copy)
     (void)pthread_mutex_lock(&p->writer); /* a write under way still reads the other */
     (void)pthread_mutex_lock(&p->lock);
     close_store(p);
-    p->store = store_open(path, copy);
+    p->store = kv_open(path, copy);
     if (p->store == NULL) {
         die(p, "the copy can't be opened");
     }
@@ -206,7 +206,7 @@ static void clean(struct node *n, const struct job *job)
         if (p->copy == job->task->copy) {
             close_store(p);
         }
-        bytes = store_delete(path);
+        bytes = kv_delete(path);
     }
     (void)pthread_mutex_unlock(&p->lock);
     (void)pthread_mutex_unlock(&p->writer);
@@ -296,12 +296,12 @@ static enum outcome write_as_primary(struct node *n,
         (void)pthread_mutex_unlock(&p->lock);
         return refusal(p, m->epoch);
     }
-    enum store_result r = store_put(p->store, m->epoch, m->id, m->key, m->value, ret_position);
+    enum kv_result r = kv_put(p->store, m->epoch, m->id, m->key, m->value, ret_position);
     (void)pthread_mutex_unlock(&p->lock);
-    if (r == STORE_IO) {
+    if (r == KV_IO) {
         die(p, "a write failed");
     }
-    *ret_repeated = r == STORE_REPEATED;
+    *ret_repeated = r == KV_REPEATED;
     /* A repeated one may have been applied and never acknowledged: it is brought to all as well. */
     return bring_all(n, p, m->epoch, *ret_position) && may(n, p, m->epoch) ? DONE : UNKNOWN;
 }
@@ -333,7 +333,7 @@ enum outcome node_read(struct node *n,
     (void)pthread_mutex_lock(&p->lock);
     bool ok = may(n, p, epoch) && p->store != NULL && p->epoch == epoch;
     if (ok) {
-        *ret_value = store_get(p->store, key, ret_position);
+        *ret_value = kv_get(p->store, key, ret_position);
         ok = may(n, p, epoch);
     }
     (void)pthread_mutex_unlock(&p->lock);
@@ -350,12 +350,12 @@ node_follow(struct node *n, struct part *p, const struct batch *b, uint64_t *ret
         p->store != NULL && p->role != CADASTRE_ROLE_NONE && p->role != CADASTRE_ROLE_PRIMARY;
     if (copy && b->epoch == p->epoch && b->session == cadastre_agent_session(n->agent) &&
         b->epoch == cadastre_partition_known_epoch(p->handle)) {
-        enum store_result r =
-            store_follow(p->store, b->after, b->after_epoch, b->changes, b->count, ret_position);
-        if (r == STORE_IO) {
+        enum kv_result r =
+            kv_follow(p->store, b->after, b->after_epoch, b->changes, b->count, ret_position);
+        if (r == KV_IO) {
             die(p, "a change can't be stored");
         }
-        outcome = r == STORE_OK ? DONE : ELSEWHERE;
+        outcome = r == KV_OK ? DONE : ELSEWHERE;
     }
     (void)pthread_mutex_unlock(&p->lock);
     return outcome;

@@ -4,8 +4,8 @@
 #define SHARDKV_NODE_H
 
 #include "client/cadastre.h"
+#include "examples/shardkv/kv.h"
 #include "examples/shardkv/peer.h"
-#include "examples/shardkv/store.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -20,7 +20,7 @@ struct part {
     pthread_mutex_t writer; /* held by a primary's write from when it is applied to its answer */
     struct peer peer;       /* guarded by `writer` */
     pthread_mutex_t lock;   /* guards what follows; taken after `writer` */
-    struct store *store;    /* NULL: no copy is open */
+    struct kv *store;       /* NULL: no copy is open */
     enum cadastre_role role;
     uint64_t epoch, copy; /* of the grant */
 };

@@ -63,7 +63,7 @@ static void put_change(void *json, const struct change *c)
 /* Sends a batch after `*at`, and moves `*at` to where the copy is then. */
 static enum peer_result send_batch(struct peer *p,
                                    const struct peer_call *call,
-                                   struct store *store,
+                                   struct kv *store,
                                    pthread_mutex_t *lock,
                                    uint64_t *at)
 {
@@ -72,8 +72,8 @@ static enum peer_result send_batch(struct peer *p,
     uint64_t at_epoch = 0;
     json_t *changes = json_array();
     (void)pthread_mutex_lock(lock);
-    bool ok = store_epoch_at(store, *at, &at_epoch) &&
-              store_changes(store, *at, PEER_BATCH, put_change, changes);
+    bool ok = kv_epoch_at(store, *at, &at_epoch) &&
+              kv_changes(store, *at, PEER_BATCH, put_change, changes);
     (void)pthread_mutex_unlock(lock);
     char *body = ok ? json_dumps(changes, JSON_COMPACT) : NULL;
     json_decref(changes);
@@ -102,7 +102,7 @@ static enum peer_result send_batch(struct peer *p,
 
 enum peer_result peer_bring(struct peer *p,
                             const struct peer_call *call,
-                            struct store *store,
+                            struct kv *store,
                             pthread_mutex_t *lock,
                             uint64_t position)
 {

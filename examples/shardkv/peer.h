@@ -4,7 +4,7 @@
 #define SHARDKV_PEER_H
 
 #include "client/cadastre.h"
-#include "examples/shardkv/store.h"
+#include "examples/shardkv/kv.h"
 
 #include <jansson.h>
 #include <pthread.h>
@@ -34,7 +34,7 @@ struct peer_call {
  * guards. */
 enum peer_result peer_bring(struct peer *p,
                             const struct peer_call *call,
-                            struct store *store,
+                            struct kv *store,
                             pthread_mutex_t *lock,
                             uint64_t position);
 

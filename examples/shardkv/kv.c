@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "examples/shardkv/store.h"
+#include "examples/shardkv/kv.h"
 
 #include <inttypes.h>
 #include <sqlite3.h>
@@ -28,10 +28,10 @@ enum statement {
     META_NEW,
     META_GET,
     META_PUT,
-    KV_GET,
-    KV_PUT,
-    KV_DELETE,
-    KV_ALL,
+    ITEM_GET,
+    ITEM_PUT,
+    ITEM_DELETE,
+    ITEM_ALL,
     LOG_PUT,
     LOG_DELETE,
     LOG_AT,
@@ -49,10 +49,10 @@ static const char *const texts[STATEMENTS] = {
     [META_NEW] = "INSERT OR IGNORE INTO meta VALUES(1,?1,0)",
     [META_GET] = "SELECT copy,running FROM meta",
     [META_PUT] = "UPDATE meta SET running=?1",
-    [KV_GET] = "SELECT value,position FROM kv WHERE key=?1",
-    [KV_PUT] = "INSERT OR REPLACE INTO kv VALUES(?1,?2,?3)",
-    [KV_DELETE] = "DELETE FROM kv WHERE key=?1",
-    [KV_ALL] = "SELECT key,value,position FROM kv",
+    [ITEM_GET] = "SELECT value,position FROM kv WHERE key=?1",
+    [ITEM_PUT] = "INSERT OR REPLACE INTO kv VALUES(?1,?2,?3)",
+    [ITEM_DELETE] = "DELETE FROM kv WHERE key=?1",
+    [ITEM_ALL] = "SELECT key,value,position FROM kv",
     [LOG_PUT] = "INSERT INTO log VALUES(?1,?2,?3,?4,?5,?6,?7)",
     [LOG_DELETE] = "DELETE FROM log WHERE position=?1",
     [LOG_AT] = "SELECT epoch,key,value,old_value,old_position FROM log WHERE position=?1",
@@ -63,7 +63,7 @@ static const char *const texts[STATEMENTS] = {
     [LOG_COUNT] = "SELECT count(*) FROM log",
 };
 
-struct store {
+struct kv {
     sqlite3 *db;
     sqlite3_stmt *statements[STATEMENTS];
     uint64_t position, epoch, running; /* as of the last commit, or of the open transaction */
@@ -71,7 +71,7 @@ struct store {
 
 /* --- SQLite, shorter --- */
 
-static sqlite3_stmt *use(struct store *s, enum statement which)
+static sqlite3_stmt *use(struct kv *s, enum statement which)
 {
     (void)sqlite3_reset(s->statements[which]);
     return s->statements[which];
@@ -113,7 +113,7 @@ static uint64_t digest(const char *key, const char *value, uint64_t position)
 
 /* --- opening --- */
 
-static bool load(struct store *s, uint64_t copy)
+static bool load(struct kv *s, uint64_t copy)
 {
     if (sqlite3_exec(s->db, schema, NULL, NULL, NULL) != SQLITE_OK) {
         return false;
@@ -140,17 +140,17 @@ static bool load(struct store *s, uint64_t copy)
     return ok;
 }
 
-struct store *store_open(const char *path, uint64_t copy)
+struct kv *kv_open(const char *path, uint64_t copy)
 {
-    struct store *s = calloc(1, sizeof *s);
+    struct kv *s = calloc(1, sizeof *s);
     if (s != NULL && (sqlite3_open(path, &s->db) != SQLITE_OK || !load(s, copy))) {
-        store_close(s);
+        kv_close(s);
         return NULL;
     }
     return s;
 }
 
-void store_close(struct store *s)
+void kv_close(struct kv *s)
 {
     if (s != NULL) {
         for (unsigned i = 0; i < STATEMENTS; i++) {
@@ -161,7 +161,7 @@ void store_close(struct store *s)
     }
 }
 
-int64_t store_delete(const char *path)
+int64_t kv_delete(const char *path)
 {
     static const char *const ends[] = {"", "-wal", "-shm"};
     int64_t bytes = 0;
@@ -179,21 +179,21 @@ int64_t store_delete(const char *path)
     return bytes;
 }
 
-uint64_t store_position(const struct store *s)
+uint64_t kv_position(const struct kv *s)
 {
     return s->position;
 }
 
-uint64_t store_epoch(const struct store *s)
+uint64_t kv_epoch(const struct kv *s)
 {
     return s->epoch;
 }
 
 /* --- changing, inside a transaction --- */
 
-static bool add(struct store *s, const struct change *c)
+static bool add(struct kv *s, const struct change *c)
 {
-    sqlite3_stmt *old = use(s, KV_GET), *log = use(s, LOG_PUT), *kv = use(s, KV_PUT);
+    sqlite3_stmt *old = use(s, ITEM_GET), *log = use(s, LOG_PUT), *kv = use(s, ITEM_PUT);
     bool ok = bind_text(old, 1, c->key);
     int step = ok ? sqlite3_step(old) : SQLITE_ERROR;
     ok = step == SQLITE_ROW || step == SQLITE_DONE;
@@ -215,7 +215,7 @@ static bool add(struct store *s, const struct change *c)
 }
 
 /* Takes the last change back. */
-static bool undo(struct store *s)
+static bool undo(struct kv *s)
 {
     sqlite3_stmt *log = use(s, LOG_AT), *gone = use(s, LOG_DELETE);
     if (!bind_u64(log, 1, s->position) || sqlite3_step(log) != SQLITE_ROW) {
@@ -223,7 +223,7 @@ static bool undo(struct store *s)
     }
     const char *key = column_text(log, 1), *old_value = column_text(log, 3);
     uint64_t old_position = column_u64(log, 4), before = 0;
-    sqlite3_stmt *kv = use(s, old_value != NULL ? KV_PUT : KV_DELETE);
+    sqlite3_stmt *kv = use(s, old_value != NULL ? ITEM_PUT : ITEM_DELETE);
     bool ok = bind_text(kv, 1, key);
     s->running -= digest(key, column_text(log, 2), s->position);
     if (old_value != NULL) {
@@ -234,12 +234,12 @@ static bool undo(struct store *s)
     (void)sqlite3_reset(log);
     ok = ok && bind_u64(gone, 1, s->position) && done(gone);
     s->position--;
-    ok = ok && store_epoch_at(s, s->position, &before);
+    ok = ok && kv_epoch_at(s, s->position, &before);
     s->epoch = before;
     return ok;
 }
 
-static bool undo_after(struct store *s, uint64_t position)
+static bool undo_after(struct kv *s, uint64_t position)
 {
     bool ok = true;
     while (ok && s->position > position) {
@@ -249,7 +249,7 @@ static bool undo_after(struct store *s, uint64_t position)
 }
 
 /* Commits when `ok`; else nothing of the transaction stays, and `s` is as it was `before`. */
-static bool finish(struct store *s, const struct store *before, bool ok)
+static bool finish(struct kv *s, const struct kv *before, bool ok)
 {
     sqlite3_stmt *q = use(s, META_PUT);
     ok = ok && bind_u64(q, 1, s->running) && done(q) && done(use(s, COMMIT));
@@ -260,32 +260,32 @@ static bool finish(struct store *s, const struct store *before, bool ok)
     return ok;
 }
 
-enum store_result store_put(struct store *s,
-                            uint64_t epoch,
-                            const char *id,
-                            const char *key,
-                            const char *value,
-                            uint64_t *ret_position)
+enum kv_result kv_put(struct kv *s,
+                      uint64_t epoch,
+                      const char *id,
+                      const char *key,
+                      const char *value,
+                      uint64_t *ret_position)
 {
-    const struct store before = *s;
+    const struct kv before = *s;
     sqlite3_stmt *q = use(s, LOG_ID);
     int step = bind_text(q, 1, id) ? sqlite3_step(q) : SQLITE_ERROR;
     *ret_position = step == SQLITE_ROW ? column_u64(q, 0) : s->position + 1;
     (void)sqlite3_reset(q);
     if (step != SQLITE_DONE) {
-        return step == SQLITE_ROW ? STORE_REPEATED : STORE_IO;
+        return step == SQLITE_ROW ? KV_REPEATED : KV_IO;
     }
     const struct change c = {*ret_position, epoch, id, key, value};
     bool ok = done(use(s, BEGIN)) && add(s, &c);
-    return finish(s, &before, ok) ? STORE_OK : STORE_IO;
+    return finish(s, &before, ok) ? KV_OK : KV_IO;
 }
 
 /* One of the primary's changes: there already, or in the place of what is there, or new. */
-static bool follow_one(struct store *s, const struct change *c)
+static bool follow_one(struct kv *s, const struct change *c)
 {
     uint64_t epoch = 0;
     if (c->position <= s->position) {
-        if (!store_epoch_at(s, c->position, &epoch)) {
+        if (!kv_epoch_at(s, c->position, &epoch)) {
             return false;
         }
         if (epoch == c->epoch) {
@@ -298,20 +298,20 @@ static bool follow_one(struct store *s, const struct change *c)
     return c->position == s->position + 1 && add(s, c);
 }
 
-enum store_result store_follow(struct store *s,
-                               uint64_t after,
-                               uint64_t after_epoch,
-                               const struct change *changes,
-                               unsigned count,
-                               uint64_t *ret_position)
+enum kv_result kv_follow(struct kv *s,
+                         uint64_t after,
+                         uint64_t after_epoch,
+                         const struct change *changes,
+                         unsigned count,
+                         uint64_t *ret_position)
 {
-    const struct store before = *s;
+    const struct kv before = *s;
     uint64_t epoch = 0;
     *ret_position = s->position;
     if (after > s->position) {
-        return STORE_ELSEWHERE;
+        return KV_ELSEWHERE;
     }
-    bool ok = store_epoch_at(s, after, &epoch) && done(use(s, BEGIN));
+    bool ok = kv_epoch_at(s, after, &epoch) && done(use(s, BEGIN));
     bool elsewhere = ok && epoch != after_epoch;
     if (elsewhere) {
         ok = undo_after(s, after - 1); /* entry 0 is the same everywhere */
@@ -321,14 +321,14 @@ enum store_result store_follow(struct store *s,
     }
     *ret_position = elsewhere ? s->position : after + count;
     if (!finish(s, &before, ok)) {
-        return STORE_IO;
+        return KV_IO;
     }
-    return elsewhere ? STORE_ELSEWHERE : STORE_OK;
+    return elsewhere ? KV_ELSEWHERE : KV_OK;
 }
 
 /* --- reading --- */
 
-bool store_epoch_at(struct store *s, uint64_t position, uint64_t *ret_epoch)
+bool kv_epoch_at(struct kv *s, uint64_t position, uint64_t *ret_epoch)
 {
     sqlite3_stmt *q = use(s, LOG_AT);
     *ret_epoch = 0;
@@ -341,11 +341,11 @@ bool store_epoch_at(struct store *s, uint64_t position, uint64_t *ret_epoch)
     return ok;
 }
 
-bool store_changes(struct store *s,
-                   uint64_t after,
-                   unsigned max,
-                   void (*fn)(void *arg, const struct change *c),
-                   void *arg)
+bool kv_changes(struct kv *s,
+                uint64_t after,
+                unsigned max,
+                void (*fn)(void *arg, const struct change *c),
+                void *arg)
 {
     sqlite3_stmt *q = use(s, LOG_AFTER);
     int step = bind_u64(q, 1, after) && bind_u64(q, 2, max) ? SQLITE_ROW : SQLITE_ERROR;
@@ -358,9 +358,9 @@ bool store_changes(struct store *s,
     return step == SQLITE_DONE;
 }
 
-char *store_get(struct store *s, const char *key, uint64_t *ret_position)
+char *kv_get(struct kv *s, const char *key, uint64_t *ret_position)
 {
-    sqlite3_stmt *q = use(s, KV_GET);
+    sqlite3_stmt *q = use(s, ITEM_GET);
     char *value = NULL;
     if (bind_text(q, 1, key) && sqlite3_step(q) == SQLITE_ROW) {
         value = strdup(column_text(q, 0));
@@ -370,10 +370,10 @@ char *store_get(struct store *s, const char *key, uint64_t *ret_position)
     return value;
 }
 
-bool store_sums(struct store *s, struct store_sums *ret_sums)
+bool kv_sums(struct kv *s, struct kv_sums *ret_sums)
 {
-    struct store_sums sums = {.running = s->running};
-    sqlite3_stmt *q = use(s, KV_ALL);
+    struct kv_sums sums = {.running = s->running};
+    sqlite3_stmt *q = use(s, ITEM_ALL);
     int step;
     while ((step = sqlite3_step(q)) == SQLITE_ROW) {
         sums.items++;
