@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shardkv ENDPOINTS NODE ADDRESS DATA_DIR [HEARTBEAT_MS]: a node that serves until SIGTERM. */
-#include "examples/shardkv/node.h"
+#include "examples/shardkv/replicate.h"
 
 #include <curl/curl.h>
 #include <microhttpd.h>
@@ -35,9 +35,10 @@ static void block_signals(void)
 static int serve(struct node *n, const char *address)
 {
     struct cadastre_error e;
-    pthread_t worker;
+    pthread_t worker, repairer;
     struct MHD_Daemon *http = http_start(n, address);
-    if (http == NULL || pthread_create(&worker, NULL, node_work, n) != 0) {
+    if (http == NULL || pthread_create(&worker, NULL, node_work, n) != 0 ||
+        pthread_create(&repairer, NULL, replicate_repair, n) != 0) {
         (void)fprintf(stderr, "shardkv: %s can't be listened on\n", address);
         return 1;
     }
@@ -51,6 +52,7 @@ static int serve(struct node *n, const char *address)
     }
     node_end(n);
     (void)pthread_join(worker, NULL);
+    (void)pthread_join(repairer, NULL);
     MHD_stop_daemon(http);
     return 0;
 }
@@ -65,6 +67,7 @@ int main(int argc, char **argv)
     (void)curl_global_init(CURL_GLOBAL_DEFAULT);
     (void)mkdir(argv[4], 0700);
     struct node n = {.data_dir = argv[4],
+                     .endpoints = argv[1],
                      .lock = PTHREAD_MUTEX_INITIALIZER,
                      .changed = PTHREAD_COND_INITIALIZER};
     struct cadastre_error e;

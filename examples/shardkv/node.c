@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "examples/shardkv/node.h"
+#include "examples/shardkv/replicate.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { PATH_SIZE = 1024, RETRY_MS = 20, CLEANED_MS = 10000 };
+enum { PATH_SIZE = 1024, CLEANED_MS = 10000 };
 
 /* A disk that fails, or a file that is not what it should be: nothing that was promised can be kept
  * from here on, so the node must not go on. Its session lapses. */
@@ -16,19 +15,6 @@ static _Noreturn void die(const struct part *p, const char *what)
 {
     (void)fprintf(stderr, "shardkv: %s/%" PRIu64 ": %s\n", p->keyspace, p->id, what);
     _exit(1);
-}
-
-static uint64_t now_ms(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_BOOTTIME, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
-
-static void pause_ms(unsigned ms)
-{
-    const struct timespec t = {ms / 1000, (long)(ms % 1000) * 1000000};
-    (void)nanosleep(&t, NULL);
 }
 
 /* --- partitions --- */
@@ -57,6 +43,7 @@ static struct part *make_part(struct node *n, const struct cadastre_task *t)
         p->id = t->partition;
         p->handle = cadastre_agent_partition(n->agent, t->keyspace, t->partition);
         (void)pthread_mutex_init(&p->writer, NULL);
+        (void)pthread_mutex_init(&p->repair, NULL);
         (void)pthread_mutex_init(&p->lock, NULL);
         (void)pthread_mutex_lock(&n->lock);
         p->next = n->parts;
@@ -73,6 +60,21 @@ static void copy_path(const struct node *n, const struct part *p, uint64_t copy,
                    p->id, copy);
 }
 
+/* To open or close it: nobody else uses it then. */
+static void lock_store(struct part *p)
+{
+    (void)pthread_mutex_lock(&p->writer);
+    (void)pthread_mutex_lock(&p->repair);
+    (void)pthread_mutex_lock(&p->lock);
+}
+
+static void unlock_store(struct part *p)
+{
+    (void)pthread_mutex_unlock(&p->lock);
+    (void)pthread_mutex_unlock(&p->repair);
+    (void)pthread_mutex_unlock(&p->writer);
+}
+
 static void close_store(struct part *p)
 {
     kv_close(p->store);
@@ -87,16 +89,14 @@ static void open_copy(struct node *n, struct part *p, uint64_t copy)
 {
     char path[PATH_SIZE];
     copy_path(n, p, copy, path);
-    (void)pthread_mutex_lock(&p->writer); /* a write under way still reads the other */
-    (void)pthread_mutex_lock(&p->lock);
+    lock_store(p); /* what is under way still reads the other */
     close_store(p);
     p->store = kv_open(path, copy);
     if (p->store == NULL) {
         die(p, "the copy can't be opened");
     }
     p->copy = copy;
-    (void)pthread_mutex_unlock(&p->lock);
-    (void)pthread_mutex_unlock(&p->writer);
+    unlock_store(p);
 }
 
 /* False: this node does not have what it is thought to have. */
@@ -199,8 +199,7 @@ static void clean(struct node *n, const struct job *job)
     char path[PATH_SIZE];
     int64_t bytes = -1;
     copy_path(n, p, job->task->copy, path);
-    (void)pthread_mutex_lock(&p->writer);
-    (void)pthread_mutex_lock(&p->lock);
+    lock_store(p);
     /* Never what a grant that came meanwhile stands for. */
     if (p->copy != job->task->copy || p->role == CADASTRE_ROLE_NONE) {
         if (p->copy == job->task->copy) {
@@ -208,8 +207,7 @@ static void clean(struct node *n, const struct job *job)
         }
         bytes = kv_delete(path);
     }
-    (void)pthread_mutex_unlock(&p->lock);
-    (void)pthread_mutex_unlock(&p->writer);
+    unlock_store(p);
     struct cadastre_error e;
     if (bytes >= 0 && cadastre_agent_cleaned(n->agent, job->task, (uint64_t)bytes, CLEANED_MS,
                                              &e) != CADASTRE_OK) {
@@ -255,34 +253,6 @@ static bool may(struct node *n, const struct part *p, uint64_t epoch)
     return !atomic_load(&n->stopping) && cadastre_may_write(n->agent, p->handle, epoch);
 }
 
-/* Every node that must have the write gets it. The set is read again when an order has changed it
- * at this same epoch: one that the directory took out is not waited for any more. False: the grant
- * or the time is over. */
-static bool bring_all(struct node *n, struct part *p, uint64_t epoch, uint64_t position)
-{
-    struct cadastre_member members[MEMBERS_MAX];
-    uint64_t deadline = now_ms() + WRITE_MS, revision;
-    size_t count = 0, brought = 0;
-    do {
-        revision = cadastre_partition_revision(p->handle);
-        if (cadastre_must_have(p->handle, epoch, members, MEMBERS_MAX, &count) != CADASTRE_OK ||
-            count > MEMBERS_MAX) {
-            return false;
-        }
-        for (brought = 0; brought < count; brought++) {
-            const struct peer_call call = {p->keyspace, p->id, epoch, &members[brought]};
-            if (peer_bring(&p->peer, &call, p->store, &p->lock, position) != PEER_OK) {
-                pause_ms(RETRY_MS);
-                break;
-            }
-        }
-        if (brought == count && revision == cadastre_partition_revision(p->handle)) {
-            return true;
-        }
-    } while (may(n, p, epoch) && now_ms() < deadline);
-    return false;
-}
-
 /* With `writer`. */
 static enum outcome write_as_primary(struct node *n,
                                      struct part *p,
@@ -303,7 +273,7 @@ static enum outcome write_as_primary(struct node *n,
     }
     *ret_repeated = r == KV_REPEATED;
     /* A repeated one may have been applied and never acknowledged: it is brought to all as well. */
-    return bring_all(n, p, m->epoch, *ret_position) && may(n, p, m->epoch) ? DONE : UNKNOWN;
+    return replicate(n, p, m->epoch, *ret_position) && may(n, p, m->epoch) ? DONE : UNKNOWN;
 }
 
 enum outcome node_write(struct node *n,
@@ -348,7 +318,8 @@ node_follow(struct node *n, struct part *p, const struct batch *b, uint64_t *ret
     (void)pthread_mutex_lock(&p->lock);
     bool copy =
         p->store != NULL && p->role != CADASTRE_ROLE_NONE && p->role != CADASTRE_ROLE_PRIMARY;
-    if (copy && b->epoch == p->epoch && b->session == cadastre_agent_session(n->agent) &&
+    bool here = b->session == 0 || b->session == cadastre_agent_session(n->agent);
+    if (copy && here && b->epoch == p->epoch &&
         b->epoch == cadastre_partition_known_epoch(p->handle)) {
         enum kv_result r =
             kv_follow(p->store, b->after, b->after_epoch, b->changes, b->count, ret_position);

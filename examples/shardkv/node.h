@@ -18,8 +18,14 @@ struct part {
     char keyspace[CADASTRE_NAME_MAX + 1];
     uint64_t id;
     pthread_mutex_t writer; /* held by a primary's write from when it is applied to its answer */
-    struct peer peer;       /* guarded by `writer` */
-    pthread_mutex_t lock;   /* guards what follows; taken after `writer` */
+    struct peer peer;       /* guarded by `writer`, like what follows */
+    /* What was asked of the directory and is not in an order yet: see replicate.c. */
+    struct cadastre_member wanted[MEMBERS_MAX];
+    size_t wanted_count;
+    uint64_t wanted_epoch;  /* 0: nothing */
+    bool wanted_open;       /* a request's fate is not known */
+    pthread_mutex_t repair; /* held while a copy is repaired; taken after `writer` */
+    pthread_mutex_t lock;   /* guards what follows; taken last */
     struct kv *store;       /* NULL: no copy is open */
     enum cadastre_role role;
     uint64_t epoch, copy; /* of the grant */
@@ -33,7 +39,7 @@ struct job {
 
 struct node {
     struct cadastre_agent *agent;
-    const char *data_dir;
+    const char *data_dir, *endpoints;
     pthread_mutex_t lock; /* guards the lists */
     pthread_cond_t changed;
     struct part *parts;
@@ -76,7 +82,7 @@ enum outcome node_read(struct node *n,
                        const char *key,
                        char **ret_value,
                        uint64_t *ret_position);
-/* As a copy: takes what the primary of `epoch` sends to this session. */
+/* As a copy: takes what the primary of `epoch` sends to this session (0: to any). */
 struct batch {
     uint64_t epoch, session, after, after_epoch;
     const struct change *changes;

@@ -120,12 +120,16 @@ class Nodes:
         return Load(self, seconds, writers, keys)
 
     def all_well(self):
-        """Every copy holds the same, and its running checksum is what it sums up to."""
+        """Every copy that counts has all that the primary has, and sums up to its running checksum."""
         for route in self.routes():
             states = {r["node"]: self.nodes[r["node"]].state(route["partition"]) for r in route["replicas"]}
             for name, s in states.items():
                 equal(s["sum"], s["running"], f"sum of {route['partition']} on {name}")
                 equal(s["mutations"], s["position"], f"mutations of {route['partition']} on {name}")
+            primary = states[route["primary"]["node"]]
+            for r in route["replicas"]:
+                if r["role"] == "sync":
+                    equal(states[r["node"]]["sum"], primary["sum"], f"copy of {route['partition']} on {r['node']}")
 
 
 class Load:
@@ -253,6 +257,30 @@ def a_paused_primary_acknowledges_nothing_stale():
         victim.send(signal.SIGCONT)
         load.finish()
         t.all_well()
+
+
+@test
+def a_dead_copy_is_given_up_and_taken_back():
+    with Nodes(1, ["n1", "n2"], 1, splits=()) as t:
+        route = t.routes()[0]
+        p, primary = route["partition"], t.primary(route["partition"])
+        copy = t.nodes["n2" if primary.name == "n1" else "n1"]
+        load = t.load(8, keys=4)
+        wait_for(lambda: len(load.lines()) > 50, "writes")
+        copy.kill()
+        before = len(load.lines())
+        wait_for(lambda: len(load.lines()) > before + 50, "writes without the copy")
+        roles = {r["node"]: r["role"] for r in t.routes()[0]["replicas"]}
+        equal(roles, {primary.name: "primary", copy.name: "async"})
+        copy.start()
+        wait_for(lambda: {r["node"]: r["role"] for r in t.routes()[0]["replicas"]}[copy.name] == "sync", "it to be in sync")
+        before = len(load.lines())
+        wait_for(lambda: len(load.lines()) > before + 50, "writes to both")
+        primary.kill()  # what was acknowledged since then is on the copy
+        wait_for(lambda: t.primary(p) is copy, "the failover")
+        primary.start()
+        load.finish()
+        equal(t.routes()[0]["primary"]["node"], copy.name)
 
 
 @test
