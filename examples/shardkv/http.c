@@ -167,20 +167,23 @@ static enum MHD_Result get_kv(struct request *r)
 static enum MHD_Result post_follow(struct request *r)
 {
     struct about a;
-    struct batch b = {0};
+    struct kv_batch b = {0};
+    uint64_t session;
     struct change *changes = NULL;
     uint64_t position = 0;
     json_t *json = json_loadb(r->body, r->len, 0, NULL);
     enum MHD_Result result;
-    if (!read_about(r, &a, false) || !number_of(r, "session", &b.session) ||
-        !number_of(r, "after", &b.after) || !number_of(r, "after_epoch", &b.after_epoch) ||
+    if (!read_about(r, &a, false) || !number_of(r, "session", &session) ||
+        !number_of(r, "start", &b.start) || !number_of(r, "after", &b.after) ||
+        !number_of(r, "after_epoch", &b.after_epoch) ||
         !peer_read_changes(json, &changes, &b.count) ||
         (b.count > 0 && changes[0].position != b.after + 1)) {
         result = refuse(r, 400, "not what a primary sends");
     } else {
         b.epoch = a.epoch;
         b.changes = changes;
-        enum outcome o = a.part != NULL ? node_follow(r->node, a.part, &b, &position) : WRONG_EPOCH;
+        enum outcome o =
+            a.part != NULL ? node_follow(r->node, a.part, session, &b, &position) : WRONG_EPOCH;
         result = o == DONE || o == ELSEWHERE
                      ? answer(r, o == DONE ? 200 : 409,
                               json_pack("{s:I}", "position", (json_int_t)position))

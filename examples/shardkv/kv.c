@@ -298,28 +298,33 @@ static bool follow_one(struct kv *s, const struct change *c)
     return c->position == s->position + 1 && add(s, c);
 }
 
-enum kv_result kv_follow(struct kv *s,
-                         uint64_t after,
-                         uint64_t after_epoch,
-                         const struct change *changes,
-                         unsigned count,
-                         uint64_t *ret_position)
+/* Entries of earlier epochs past the start of this one are not in the primary's log. */
+static bool cut(struct kv *s, const struct kv_batch *b)
+{
+    bool ok = true;
+    while (ok && s->position > b->start && s->epoch < b->epoch) {
+        ok = undo(s);
+    }
+    return ok;
+}
+
+enum kv_result kv_follow(struct kv *s, const struct kv_batch *b, uint64_t *ret_position)
 {
     const struct kv before = *s;
     uint64_t epoch = 0;
-    *ret_position = s->position;
-    if (after > s->position) {
-        return KV_ELSEWHERE;
+    bool ok = done(use(s, BEGIN)) && cut(s, b);
+    bool elsewhere = b->after > s->position;
+    if (ok && !elsewhere) {
+        ok = kv_epoch_at(s, b->after, &epoch);
+        elsewhere = epoch != b->after_epoch;
+        if (ok && elsewhere) {
+            ok = undo_after(s, b->after - 1); /* entry 0 is the same everywhere */
+        }
     }
-    bool ok = kv_epoch_at(s, after, &epoch) && done(use(s, BEGIN));
-    bool elsewhere = ok && epoch != after_epoch;
-    if (elsewhere) {
-        ok = undo_after(s, after - 1); /* entry 0 is the same everywhere */
+    for (unsigned i = 0; ok && !elsewhere && i < b->count; i++) {
+        ok = follow_one(s, &b->changes[i]);
     }
-    for (unsigned i = 0; ok && !elsewhere && i < count; i++) {
-        ok = follow_one(s, &changes[i]);
-    }
-    *ret_position = elsewhere ? s->position : after + count;
+    *ret_position = elsewhere ? s->position : b->after + b->count;
     if (!finish(s, &before, ok)) {
         return KV_IO;
     }

@@ -43,15 +43,17 @@ enum kv_result kv_put(struct kv *s,
                       const char *value,
                       uint64_t *ret_position);
 
-/* Changes of the primary, which follow its entry (after_epoch, after). What is in the way is
- * undone. KV_ELSEWHERE: that entry is not here; `*ret_position` is where to go on from. Else it
- * is the last one of these changes. */
-enum kv_result kv_follow(struct kv *s,
-                         uint64_t after,
-                         uint64_t after_epoch,
-                         const struct change *changes,
-                         unsigned count,
-                         uint64_t *ret_position);
+/* What a primary sends: changes that follow its entry (after_epoch, after). */
+struct kv_batch {
+    uint64_t epoch, start; /* the primary's, and its position when that epoch began */
+    uint64_t after, after_epoch;
+    const struct change *changes;
+    unsigned count;
+};
+/* Takes them; what is in the way is undone, and so is what an earlier epoch left past `start`.
+ * KV_ELSEWHERE: entry `after` is not here; `*ret_position` is where to go on from. Else it is the
+ * last one of these changes. */
+enum kv_result kv_follow(struct kv *s, const struct kv_batch *b, uint64_t *ret_position);
 
 /* The epoch of an entry; false when there is none. (0, 0) is there always. */
 bool kv_epoch_at(struct kv *s, uint64_t position, uint64_t *ret_epoch);

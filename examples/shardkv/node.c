@@ -128,6 +128,9 @@ static bool on_grant(void *arg, struct cadastre_partition *handle, const struct 
     bool ok = have_copy(n, p, t->copy);
     (void)pthread_mutex_lock(&p->lock);
     p->role = ok ? t->role : CADASTRE_ROLE_NONE;
+    if (ok && p->epoch != t->epoch) {
+        p->start = kv_position(p->store);
+    }
     p->epoch = t->epoch;
     (void)pthread_mutex_unlock(&p->lock);
     if (!ok) {
@@ -311,18 +314,20 @@ enum outcome node_read(struct node *n,
     return !ok ? refusal(p, epoch) : *ret_value != NULL ? DONE : MISSING;
 }
 
-enum outcome
-node_follow(struct node *n, struct part *p, const struct batch *b, uint64_t *ret_position)
+enum outcome node_follow(struct node *n,
+                         struct part *p,
+                         uint64_t session,
+                         const struct kv_batch *b,
+                         uint64_t *ret_position)
 {
     enum outcome outcome = WRONG_EPOCH;
     (void)pthread_mutex_lock(&p->lock);
     bool copy =
         p->store != NULL && p->role != CADASTRE_ROLE_NONE && p->role != CADASTRE_ROLE_PRIMARY;
-    bool here = b->session == 0 || b->session == cadastre_agent_session(n->agent);
+    bool here = session == 0 || session == cadastre_agent_session(n->agent);
     if (copy && here && b->epoch == p->epoch &&
         b->epoch == cadastre_partition_known_epoch(p->handle)) {
-        enum kv_result r =
-            kv_follow(p->store, b->after, b->after_epoch, b->changes, b->count, ret_position);
+        enum kv_result r = kv_follow(p->store, b, ret_position);
         if (r == KV_IO) {
             die(p, "a change can't be stored");
         }

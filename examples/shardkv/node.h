@@ -29,6 +29,7 @@ struct part {
     struct kv *store;       /* NULL: no copy is open */
     enum cadastre_role role;
     uint64_t epoch, copy; /* of the grant */
+    uint64_t start;       /* a primary's position when the epoch began */
 };
 
 struct job {
@@ -83,13 +84,11 @@ enum outcome node_read(struct node *n,
                        char **ret_value,
                        uint64_t *ret_position);
 /* As a copy: takes what the primary of `epoch` sends to this session (0: to any). */
-struct batch {
-    uint64_t epoch, session, after, after_epoch;
-    const struct change *changes;
-    unsigned count;
-};
-enum outcome
-node_follow(struct node *n, struct part *p, const struct batch *b, uint64_t *ret_position);
+enum outcome node_follow(struct node *n,
+                         struct part *p,
+                         uint64_t session,
+                         const struct kv_batch *b,
+                         uint64_t *ret_position);
 
 /* Carries out what callbacks handed over, until node_end(). */
 void *node_work(void *node);

@@ -82,9 +82,9 @@ static enum peer_result send_batch(struct peer *p,
     }
     (void)snprintf(url, sizeof url,
                    "http://%s/follow?keyspace=%s&partition=%" PRIu64 "&epoch=%" PRIu64
-                   "&session=%" PRIu64 "&after=%" PRIu64 "&after_epoch=%" PRIu64,
+                   "&session=%" PRIu64 "&start=%" PRIu64 "&after=%" PRIu64 "&after_epoch=%" PRIu64,
                    call->to->address, call->keyspace, call->partition, call->epoch,
-                   call->to->session, *at, at_epoch);
+                   call->to->session, call->start, *at, at_epoch);
     long status = post(p, url, body, &r);
     free(body);
     json_t *answer = json_loadb(r.text, r.len, 0, NULL);

@@ -27,6 +27,7 @@ void peer_close(struct peer *p);
 struct peer_call {
     const char *keyspace;
     uint64_t partition, epoch;
+    uint64_t start; /* the primary's position when the epoch began */
     const struct cadastre_member *to;
 };
 

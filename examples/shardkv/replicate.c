@@ -40,6 +40,14 @@ static bool has(const struct cadastre_member *all, size_t count, const char *nod
     return i < count;
 }
 
+static uint64_t start_of(struct part *p)
+{
+    (void)pthread_mutex_lock(&p->lock);
+    uint64_t start = p->start;
+    (void)pthread_mutex_unlock(&p->lock);
+    return start;
+}
+
 /* The order in force, and what was asked for and is not in it. False: the grant is over. */
 static bool read_members(struct part *p, uint64_t epoch, struct members *m)
 {
@@ -103,7 +111,7 @@ bool replicate(struct node *n, struct part *p, uint64_t epoch, uint64_t position
             return false;
         }
         for (; at < m.count; at++) {
-            const struct peer_call call = {p->keyspace, p->id, epoch, &m.all[at]};
+            const struct peer_call call = {p->keyspace, p->id, epoch, start_of(p), &m.all[at]};
             if (peer_bring(&p->peer, &call, p->store, &p->lock, position) != PEER_OK) {
                 break;
             }
@@ -176,7 +184,7 @@ static uint64_t position_of(struct part *p)
 static void join(struct node *n, struct part *p, uint64_t epoch, const struct cadastre_member *copy)
 {
     struct members m;
-    const struct peer_call call = {p->keyspace, p->id, epoch, copy};
+    const struct peer_call call = {p->keyspace, p->id, epoch, start_of(p), copy};
     uint64_t position = position_of(p), begun = now_ms();
     if (!cadastre_may_write(n->agent, p->handle, epoch) || !read_members(p, epoch, &m) ||
         m.count >= MEMBERS_MAX || has(m.all, m.ordered, copy->node) ||
@@ -197,7 +205,7 @@ static void
 repair_copy(struct node *n, struct part *p, struct peer *peer, const struct cadastre_member *copy)
 {
     uint64_t epoch = cadastre_partition_epoch(p->handle), position = position_of(p);
-    const struct peer_call call = {p->keyspace, p->id, epoch, copy};
+    const struct peer_call call = {p->keyspace, p->id, epoch, start_of(p), copy};
     if (epoch == 0 || !cadastre_may_write(n->agent, p->handle, epoch)) {
         return;
     }
