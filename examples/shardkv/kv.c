@@ -191,24 +191,42 @@ uint64_t kv_epoch(const struct kv *s)
 
 /* --- changing, inside a transaction --- */
 
+static bool log_it(struct kv *s, const struct change *c, const char *old_value, uint64_t old)
+{
+    sqlite3_stmt *q = use(s, LOG_PUT);
+    return bind_u64(q, 1, c->position) && bind_u64(q, 2, c->epoch) && bind_text(q, 3, c->id) &&
+           bind_text(q, 4, c->key) && bind_text(q, 5, c->value) && bind_text(q, 6, old_value) &&
+           bind_u64(q, 7, old) && done(q);
+}
+
+static bool put_item(struct kv *s, const char *key, const char *value, uint64_t position)
+{
+    sqlite3_stmt *q = use(s, ITEM_PUT);
+    s->running += digest(key, value, position);
+    return bind_text(q, 1, key) && bind_text(q, 2, value) && bind_u64(q, 3, position) && done(q);
+}
+
+static bool drop_item(struct kv *s, const char *key)
+{
+    sqlite3_stmt *q = use(s, ITEM_DELETE);
+    return bind_text(q, 1, key) && done(q);
+}
+
 static bool add(struct kv *s, const struct change *c)
 {
-    sqlite3_stmt *old = use(s, ITEM_GET), *log = use(s, LOG_PUT), *kv = use(s, ITEM_PUT);
-    bool ok = bind_text(old, 1, c->key);
-    int step = ok ? sqlite3_step(old) : SQLITE_ERROR;
-    ok = step == SQLITE_ROW || step == SQLITE_DONE;
-    const char *old_value = step == SQLITE_ROW ? column_text(old, 0) : NULL;
-    uint64_t old_position = step == SQLITE_ROW ? column_u64(old, 1) : 0;
-    ok = ok && bind_u64(log, 1, c->position) && bind_u64(log, 2, c->epoch) &&
-         bind_text(log, 3, c->id) && bind_text(log, 4, c->key) && bind_text(log, 5, c->value) &&
-         bind_text(log, 6, old_value) && bind_u64(log, 7, old_position) && done(log);
-    if (ok && old_value != NULL) {
-        s->running -= digest(c->key, old_value, old_position);
+    sqlite3_stmt *old = use(s, ITEM_GET);
+    int step = bind_text(old, 1, c->key) ? sqlite3_step(old) : SQLITE_ERROR;
+    bool ok;
+    if (step == SQLITE_ROW) {
+        const char *value = column_text(old, 0);
+        uint64_t position = column_u64(old, 1);
+        s->running -= digest(c->key, value, position);
+        ok = log_it(s, c, value, position);
+    } else {
+        ok = step == SQLITE_DONE && log_it(s, c, NULL, 0);
     }
     (void)sqlite3_reset(old);
-    ok = ok && bind_text(kv, 1, c->key) && bind_text(kv, 2, c->value) &&
-         bind_u64(kv, 3, c->position) && done(kv);
-    s->running += digest(c->key, c->value, c->position);
+    ok = ok && put_item(s, c->key, c->value, c->position);
     s->position = c->position;
     s->epoch = c->epoch;
     return ok;
@@ -223,14 +241,8 @@ static bool undo(struct kv *s)
     }
     const char *key = column_text(log, 1), *old_value = column_text(log, 3);
     uint64_t old_position = column_u64(log, 4), before = 0;
-    sqlite3_stmt *kv = use(s, old_value != NULL ? ITEM_PUT : ITEM_DELETE);
-    bool ok = bind_text(kv, 1, key);
     s->running -= digest(key, column_text(log, 2), s->position);
-    if (old_value != NULL) {
-        ok = ok && bind_text(kv, 2, old_value) && bind_u64(kv, 3, old_position);
-        s->running += digest(key, old_value, old_position);
-    }
-    ok = ok && done(kv);
+    bool ok = old_value != NULL ? put_item(s, key, old_value, old_position) : drop_item(s, key);
     (void)sqlite3_reset(log);
     ok = ok && bind_u64(gone, 1, s->position) && done(gone);
     s->position--;

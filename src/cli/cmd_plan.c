@@ -507,8 +507,7 @@ static const struct cli_flag move_flag_table[] = {
      false, false},
     {"cache-warmup", "PERCENT", "Of the size, read to warm caches (0%)", ARGS_TEXT, 0, false,
      false},
-    {"replicas", "N", "Further copies that get what the destination gets (0)", ARGS_NUMBER, 0,
-     false, false},
+    {"replicas", "N", "Further copies beside the destination (0)", ARGS_NUMBER, 0, false, false},
     CLI_FLAGS_END};
 static const struct cli_flag shards_flag_table[] = {
     {"rate", "N", "Requests per second in all", ARGS_NUMBER, 0, true, false},

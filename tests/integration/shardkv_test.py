@@ -195,8 +195,8 @@ def writes_and_refuses_other_epochs():
         equal(once(n1.url(), "GET", f"{kv}&epoch={epoch}&key=b").status, 404)
         equal(once(n1.url(), "PUT", f"{kv}&epoch={epoch}&key=a&id=", b"1").status, 400)
         equal(once(n1.url(), "PUT", f"{kv}&epoch={epoch}&key=a&id=m3", b"\xff").status, 400)
-        equal(once(n1.url(), "POST", f"/follow?keyspace=ks&partition={p}&epoch={epoch}&session=1&after=0&after_epoch=0",
-                   []).status, 421)
+        equal(once(n1.url(), "POST", 
+                   f"/follow?keyspace=ks&partition={p}&epoch={epoch}&session=1&start=0&after=0&after_epoch=0", []).status, 421)
         state = n1.state(p)
         equal((state["items"], state["mutations"], state["position"]), (1, 2, 2))
         equal(state["sum"], state["running"])
