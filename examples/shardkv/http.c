@@ -4,11 +4,12 @@
  *   PUT  /kv?keyspace&partition&epoch&key&id   the value is the body; id names the mutation
  *   GET  /kv?keyspace&partition&epoch&key
  *   POST /follow?…                             what a primary sends to the other copies
+ *   GET  /changes?…                            what the destination of a move pulls
  *   GET  /state?keyspace&partition             role, positions and the invariants, counted afresh
  *
  * A request carries the epoch that it was routed by. Another one than the node's is answered with
  * 421 and the epoch that the node knows. */
-#include "examples/shardkv/node.h"
+#include "examples/shardkv/move.h"
 
 #include <arpa/inet.h>
 #include <inttypes.h>
@@ -194,6 +195,32 @@ static enum MHD_Result post_follow(struct request *r)
     return result;
 }
 
+static enum MHD_Result get_changes(struct request *r)
+{
+    struct about a;
+    uint64_t after, epoch_at, upto;
+    char sum[17];
+    if (!read_about(r, &a, false) || !number_of(r, "after", &after) ||
+        !number_of(r, "after_epoch", &epoch_at) || !number_of(r, "upto", &upto)) {
+        return refuse(r, 400, "not what a destination asks for");
+    }
+    const uint64_t theirs = epoch_at;
+    char *text = a.part != NULL ? move_changes(a.part, a.epoch, after, &epoch_at, upto) : NULL;
+    if (text == NULL && epoch_at != theirs) {
+        return answer(r, 409, json_pack("{s:I}", "epoch", (json_int_t)epoch_at));
+    }
+    if (text == NULL) {
+        return refuse_outcome(r, WRONG_EPOCH, a.partition, a.part);
+    }
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE);
+    move_checksum(text, strlen(text), sum);
+    (void)MHD_add_response_header(response, "X-Checksum", sum);
+    enum MHD_Result result = MHD_queue_response(r->connection, 200, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
 static enum MHD_Result get_state(struct request *r)
 {
     static const char *const roles[] = {"none", "primary", "sync", "async", "joining"};
@@ -244,6 +271,7 @@ static enum MHD_Result dispatch(struct request *r, const char *method, const cha
     } calls[] = {{"PUT", "/kv", put_kv},
                  {"GET", "/kv", get_kv},
                  {"POST", "/follow", post_follow},
+                 {"GET", "/changes", get_changes},
                  {"GET", "/state", get_state}};
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
         if (strcmp(calls[i].method, method) == 0 && strcmp(calls[i].path, path) == 0) {

@@ -39,6 +39,7 @@ enum statement {
     LOG_AFTER,
     LOG_LAST,
     LOG_COUNT,
+    SIZE,
     STATEMENTS
 };
 
@@ -61,6 +62,7 @@ static const char *const texts[STATEMENTS] = {
                   " ORDER BY position LIMIT ?2",
     [LOG_LAST] = "SELECT position,epoch FROM log ORDER BY position DESC LIMIT 1",
     [LOG_COUNT] = "SELECT count(*) FROM log",
+    [SIZE] = "SELECT page_count*page_size FROM pragma_page_count,pragma_page_size",
 };
 
 struct kv {
@@ -187,6 +189,19 @@ uint64_t kv_position(const struct kv *s)
 uint64_t kv_epoch(const struct kv *s)
 {
     return s->epoch;
+}
+
+uint64_t kv_running(const struct kv *s)
+{
+    return s->running;
+}
+
+uint64_t kv_bytes(struct kv *s)
+{
+    sqlite3_stmt *q = use(s, SIZE);
+    uint64_t bytes = sqlite3_step(q) == SQLITE_ROW ? column_u64(q, 0) : 0;
+    (void)sqlite3_reset(q);
+    return bytes;
 }
 
 /* --- changing, inside a transaction --- */

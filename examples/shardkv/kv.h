@@ -33,6 +33,10 @@ int64_t kv_delete(const char *path);
 /* The last change's position and epoch, 0 and 0 in the beginning. */
 uint64_t kv_position(const struct kv *s);
 uint64_t kv_epoch(const struct kv *s);
+/* The checksum of all items, kept up with every change. */
+uint64_t kv_running(const struct kv *s);
+/* Of the file, about. */
+uint64_t kv_bytes(struct kv *s);
 
 /* A primary's own change, durable when it returns. `*ret_position` is also that of a repeated one.
  */

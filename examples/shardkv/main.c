@@ -32,12 +32,21 @@ static void block_signals(void)
     (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
+static bool start_workers(struct node *n, pthread_t *workers)
+{
+    bool ok = true;
+    for (unsigned i = 0; ok && i < WORKERS; i++) {
+        ok = pthread_create(&workers[i], NULL, node_work, n) == 0;
+    }
+    return ok;
+}
+
 static int serve(struct node *n, const char *address)
 {
     struct cadastre_error e;
-    pthread_t worker, repairer;
+    pthread_t workers[WORKERS], repairer;
     struct MHD_Daemon *http = http_start(n, address);
-    if (http == NULL || pthread_create(&worker, NULL, node_work, n) != 0 ||
+    if (http == NULL || !start_workers(n, workers) ||
         pthread_create(&repairer, NULL, replicate_repair, n) != 0) {
         (void)fprintf(stderr, "shardkv: %s can't be listened on\n", address);
         return 1;
@@ -51,7 +60,9 @@ static int serve(struct node *n, const char *address)
         (void)fprintf(stderr, "shardkv: the session was not released: %s\n", e.detail);
     }
     node_end(n);
-    (void)pthread_join(worker, NULL);
+    for (unsigned i = 0; i < WORKERS; i++) {
+        (void)pthread_join(workers[i], NULL);
+    }
     (void)pthread_join(repairer, NULL);
     MHD_stop_daemon(http);
     return 0;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "examples/shardkv/move.h"
 #include "examples/shardkv/replicate.h"
 
 #include <inttypes.h>
@@ -132,6 +133,7 @@ static bool on_grant(void *arg, struct cadastre_partition *handle, const struct 
         p->start = kv_position(p->store);
     }
     p->epoch = t->epoch;
+    p->moving = t->operation[0] != '\0';
     (void)pthread_mutex_unlock(&p->lock);
     if (!ok) {
         (void)fprintf(stderr, "shardkv: %s/%" PRIu64 ": the data is gone\n", p->keyspace, p->id);
@@ -154,15 +156,13 @@ static void on_revoke(void *arg, struct cadastre_partition *handle, const struct
 
 /* Work that waits for others is not for the agent's thread. What does not fit is dropped: the
  * directory names it again to the next session. */
-static void on_cleanup(void *arg, struct cadastre_partition *handle, const struct cadastre_task *t)
+static void
+hand_over(struct node *n, struct part *p, const struct cadastre_task *t, uint64_t serial)
 {
-    struct node *n = arg;
-    struct part *p = make_part(n, t);
     struct job *job = calloc(1, sizeof *job), **end = &n->jobs;
-    (void)handle;
     (void)pthread_mutex_lock(&n->lock);
     if (job != NULL && n->job_count < JOBS_MAX) {
-        *job = (struct job){NULL, p, cadastre_task_copy(t)};
+        *job = (struct job){NULL, p, cadastre_task_copy(t), serial};
         while (*end != NULL) {
             end = &(*end)->next;
         }
@@ -173,6 +173,20 @@ static void on_cleanup(void *arg, struct cadastre_partition *handle, const struc
         free(job);
     }
     (void)pthread_mutex_unlock(&n->lock);
+}
+
+static void on_cleanup(void *arg, struct cadastre_partition *handle, const struct cadastre_task *t)
+{
+    (void)handle;
+    hand_over(arg, make_part(arg, t), t, 0);
+}
+
+/* Of a stage, and of FENCE. What is under way of an earlier one ends. */
+static void on_stage(void *arg, struct cadastre_partition *handle, const struct cadastre_task *t)
+{
+    struct part *p = make_part(arg, t);
+    (void)handle;
+    hand_over(arg, p, t, atomic_fetch_add(&p->serial, 1) + 1);
 }
 
 static void on_session(void *arg, enum cadastre_session_event event, uint64_t session)
@@ -191,6 +205,8 @@ static void on_event(void *arg, const char *name, const char *detail)
 const struct cadastre_agent_callbacks node_callbacks = {.session = on_session,
                                                         .grant = on_grant,
                                                         .revoke = on_revoke,
+                                                        .fence = on_stage,
+                                                        .stage = on_stage,
                                                         .cleanup = on_cleanup,
                                                         .event = on_event};
 
@@ -231,7 +247,11 @@ void *node_work(void *node)
         n->jobs = job->next;
         n->job_count--;
         (void)pthread_mutex_unlock(&n->lock);
-        clean(n, job);
+        if (job->task->kind == CADASTRE_CLEANUP) {
+            clean(n, job);
+        } else {
+            move_stage(n, job);
+        }
         cadastre_task_free(job->task);
         free(job);
         (void)pthread_mutex_lock(&n->lock);
@@ -256,6 +276,13 @@ static bool may(struct node *n, const struct part *p, uint64_t epoch)
     return !atomic_load(&n->stopping) && cadastre_may_write(n->agent, p->handle, epoch);
 }
 
+void node_capture(struct part *p)
+{
+    if (p->store != NULL && p->validate_at != 0 && kv_position(p->store) == p->validate_at) {
+        p->validated = kv_sums(p->store, &p->sums);
+    }
+}
+
 /* With `writer`. */
 static enum outcome write_as_primary(struct node *n,
                                      struct part *p,
@@ -270,6 +297,7 @@ static enum outcome write_as_primary(struct node *n,
         return refusal(p, m->epoch);
     }
     enum kv_result r = kv_put(p->store, m->epoch, m->id, m->key, m->value, ret_position);
+    node_capture(p);
     (void)pthread_mutex_unlock(&p->lock);
     if (r == KV_IO) {
         die(p, "a write failed");
@@ -331,6 +359,7 @@ enum outcome node_follow(struct node *n,
         if (r == KV_IO) {
             die(p, "a change can't be stored");
         }
+        node_capture(p);
         outcome = r == KV_OK ? DONE : ELSEWHERE;
     }
     (void)pthread_mutex_unlock(&p->lock);
@@ -355,7 +384,7 @@ void node_end(struct node *n)
 {
     (void)pthread_mutex_lock(&n->lock);
     n->ending = true;
-    (void)pthread_cond_signal(&n->changed);
+    (void)pthread_cond_broadcast(&n->changed);
     (void)pthread_mutex_unlock(&n->lock);
 }
 

@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { WRITE_MS = 5000, JOBS_MAX = 1024, MEMBERS_MAX = 16 };
+enum { WRITE_MS = 5000, JOBS_MAX = 1024, WORKERS = 8, MEMBERS_MAX = 16 };
 
 struct part {
     struct part *next; /* parts are never freed */
@@ -30,12 +30,18 @@ struct part {
     enum cadastre_role role;
     uint64_t epoch, copy; /* of the grant */
     uint64_t start;       /* a primary's position when the epoch began */
+    uint64_t validate_at; /* a position to sum up at, 0 none */
+    bool validated;
+    struct kv_sums sums;     /* when `validated` */
+    bool moving;             /* an operation holds the partition */
+    _Atomic uint64_t serial; /* of the last stage task */
 };
 
 struct job {
     struct job *next;
     struct part *part;
     struct cadastre_task *task; /* owns */
+    uint64_t serial;            /* of a stage task: the part's, when it came */
 };
 
 struct node {
@@ -89,6 +95,9 @@ enum outcome node_follow(struct node *n,
                          uint64_t session,
                          const struct kv_batch *b,
                          uint64_t *ret_position);
+
+/* Sums up if the position is the one to do so at. With `lock`. */
+void node_capture(struct part *p);
 
 /* Carries out what callbacks handed over, until node_end(). */
 void *node_work(void *node);

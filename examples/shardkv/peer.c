@@ -54,7 +54,7 @@ static long post(struct peer *p, const char *url, const char *body, struct reply
     return status;
 }
 
-static void put_change(void *json, const struct change *c)
+void peer_put_change(void *json, const struct change *c)
 {
     (void)json_array_append_new(json, json_pack("[I,I,s,s,s]", (json_int_t)c->position,
                                                 (json_int_t)c->epoch, c->id, c->key, c->value));
@@ -73,7 +73,7 @@ static enum peer_result send_batch(struct peer *p,
     json_t *changes = json_array();
     (void)pthread_mutex_lock(lock);
     bool ok = kv_epoch_at(store, *at, &at_epoch) &&
-              kv_changes(store, *at, PEER_BATCH, put_change, changes);
+              kv_changes(store, *at, PEER_BATCH, peer_put_change, changes);
     (void)pthread_mutex_unlock(lock);
     char *body = ok ? json_dumps(changes, JSON_COMPACT) : NULL;
     json_decref(changes);

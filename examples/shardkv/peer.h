@@ -39,6 +39,9 @@ enum peer_result peer_bring(struct peer *p,
                             pthread_mutex_t *lock,
                             uint64_t position);
 
+/* Appends one to a JSON array, as it is sent. */
+void peer_put_change(void *json, const struct change *c);
+
 /* [[position, epoch, id, key, value], …], as it is sent. The caller frees `*ret_changes`, which
  * borrow from the JSON. */
 bool peer_read_changes(const json_t *json, struct change **ret_changes, unsigned *ret_count);

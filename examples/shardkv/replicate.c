@@ -213,7 +213,10 @@ repair_copy(struct node *n, struct part *p, struct peer *peer, const struct cada
     bool near = position == 0 || (p->store != NULL &&
                                   peer_bring(peer, &call, p->store, &p->lock, position) == PEER_OK);
     (void)pthread_mutex_unlock(&p->repair);
-    if (near) {
+    (void)pthread_mutex_lock(&p->lock);
+    bool moving = p->moving; /* then it is a move's way back, and no copy that should count */
+    (void)pthread_mutex_unlock(&p->lock);
+    if (near && !moving) {
         (void)pthread_mutex_lock(&p->writer);
         join(n, p, epoch, copy);
         (void)pthread_mutex_unlock(&p->writer);

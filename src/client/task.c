@@ -92,8 +92,10 @@ static bool read_bounds(const json_t *json, struct cadastre_task *t)
 /* Which side of the operation this node is. */
 static bool read_is_source(const json_t *json)
 {
+    const char *side = json_string_value(json_object_get(json, "side"));
     const char *role = json_string_value(json_object_get(json, "role"));
     return json_is_true(json_object_get(json, "is_source")) ||
+           (side != NULL && strcmp(side, "source") == 0) ||
            (role != NULL && strcmp(role, "source") == 0);
 }
 
@@ -132,6 +134,9 @@ struct cadastre_task *cl_task_read(const json_t *json)
     struct cadastre_task *t = mem_zalloc(sizeof *t);
     t->kind = read_kind(json);
     read_id(json, "id", t->id, sizeof t->id);
+    if (t->kind == CADASTRE_CLEANUP) {
+        read_id(json, "duty", t->id, sizeof t->id); /* by which it is completed */
+    }
     t->role = cl_role_read(json_object_get(json, "role"));
     t->authority = cl_authority_read(json_object_get(json, "authority"));
     t->fenced = json_is_true(json_object_get(json, "fenced"));

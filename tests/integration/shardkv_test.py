@@ -7,9 +7,11 @@ import collections
 import json
 import os
 import pathlib
+import random
 import signal
 import subprocess
 import sys
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent / "tools"), str(HERE.parent / "harness")]
@@ -80,6 +82,7 @@ class Nodes:
     def prepare(self):
         c = self.cluster
         settings = c.call("PATCH", "/v1/cluster/settings", {"lease_ms": LEASE_MS, "heartbeat_ms": 300})
+        c.call("PATCH", "/v1/cluster/settings", {"validation_window_ms": 500})
         if settings.status in (404, 405):
             raise Skip("this server knows no sessions")
         settings.expect(200)
@@ -115,6 +118,21 @@ class Nodes:
             return False
         state = self.nodes[route["primary"]["node"]].state(route["partition"])
         return bool(state and state["may_write"] and state["epoch"] == route["epoch"])
+
+    def move(self, partition, to):
+        source = self.primary(partition)
+        answer = self.cluster.call("POST", f"/v1/keyspaces/ks/partitions/{partition}/move", {"from": source.name, "to": to.name})
+        if answer.status == 409 and answer.json["code"] == "needs_staged_move":
+            raise Skip("this server knows no staged moves")
+        return answer.expect(202)["id"]
+
+    def operation(self, operation):
+        return once(self.cluster.leader().url, "GET", f"/v1/operations/{operation}").expect(200)
+
+    def wait_done(self, operation):
+        op = wait_for(lambda: (o := self.operation(operation))["state"] in ("done", "aborted", "failed") and o, "the move to end")
+        equal(op["state"], "done", json.dumps(op))
+        return op
 
     def load(self, seconds, writers=4, keys=12):
         return Load(self, seconds, writers, keys)
@@ -281,6 +299,61 @@ def a_dead_copy_is_given_up_and_taken_back():
         primary.start()
         load.finish()
         equal(t.routes()[0]["primary"]["node"], copy.name)
+
+
+@test
+def a_move_under_load_loses_nothing():
+    with Nodes(1, ["n1", "n2"], 0) as t:
+        load = t.load(10)
+        wait_for(lambda: len(load.lines()) > 600, "more writes than a chunk holds")
+        for route in t.routes():
+            p, source = route["partition"], t.primary(route["partition"])
+            to = t.nodes["n2" if source.name == "n1" else "n1"]
+            copy = source.state(p)["copy"]
+            op = t.wait_done(t.move(p, to))
+            equal([s["stage"] for s in op["stages"]][:10], ["QUEUED", "PREPARE", "SNAPSHOT", "COPY", "CATCH_UP", "DUAL_WRITE",
+                                                            "VALIDATE", "FENCE", "CUTOVER", "WINDOW"])
+            equal(t.primary(p).name, to.name)
+            wait_for(lambda: not (source.directory / f"ks.{p}.{copy}.db").exists(), "the source's copy to be deleted")
+        summary = load.finish()
+        assert summary["redirects"] > 0, summary
+        print(f"# {summary}")
+        t.all_well()
+
+
+@test
+def moves_under_kills_lose_nothing():
+    rand = random.Random(7)
+    with Nodes(1, ["n1", "n2"], 0, splits=()) as t:
+        load = t.load(25, keys=6)
+        wait_for(lambda: len(load.lines()) > 300, "writes")
+        p = t.routes()[0]["partition"]
+        outcomes = []
+        for round_ in range(8):
+            wait_for(lambda: t.may_write(t.routes()[0]), "a primary")
+            source = t.primary(p)
+            to = t.nodes["n2" if source.name == "n1" else "n1"]
+            operation = t.move(p, to)
+            wait_for(lambda: t.operation(operation)["state"] != "queued", "it to begin")
+            time.sleep(rand.random() * 0.4)
+            victim = (source, to)[round_ % 2]
+            victim.kill()
+            victim.start()
+            op = wait_for(lambda: (o := t.operation(operation))["state"] in ("done", "aborted", "failed") and o, "its end")
+            outcomes.append(f"{op['state']} after {op['stages'][-1]['stage']}")
+        print(f"# {outcomes}")
+        print(f"# {load.finish()}")
+        t.all_well()
+
+
+@test
+def an_idle_partition_can_be_moved():
+    with Nodes(1, ["n1", "n2"], 0, splits=()) as t:
+        p, source = t.routes()[0]["partition"], t.primary(t.routes()[0]["partition"])
+        to = t.nodes["n2" if source.name == "n1" else "n1"]
+        t.wait_done(t.move(p, to))
+        equal(t.primary(p).name, to.name)
+        t.all_well()
 
 
 @test
