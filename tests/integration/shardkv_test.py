@@ -99,11 +99,16 @@ class Nodes:
                 if n.log.exists():
                     print(f"# --- log of node {n.name} ---")
                     print("\n".join(f"# {line}" for line in n.log.read_text(errors="replace").splitlines()[-25:]))
+        ends = {}
         for n in self.nodes.values():
             if n.alive():
                 n.send(signal.SIGCONT)
-                n.kill()
+                ends[n.name] = n.stop() if kind is None else n.kill()
+        logs = "".join(n.log.read_text(errors="replace") for n in self.nodes.values() if n.log.exists())
         self.cluster.__exit__(None if kind is Skip else kind, value, trace)
+        if kind is None:
+            equal([name for name, code in ends.items() if code != 0], [], "nodes that did not stop well")
+            assert "Sanitizer" not in logs, logs
 
     def routes(self):
         """By the leader: what it has applied is the newest there is."""
