@@ -26,11 +26,18 @@ static void on_session(void *arg, enum cadastre_session_event event, uint64_t se
     (void)printf("session %" PRIu64 ": %s\n", session, names[event]);
 }
 
-/* A real node opens the partition here, and says false until it is ready to serve it. */
+/* A real node opens the partition here, and says false until it is ready to serve it. That it holds
+ * this copy is recorded first: a copy that the next registration does not name is taken for lost.
+ */
 static bool on_grant(void *arg, struct cadastre_partition *p, const struct cadastre_task *task)
 {
     struct node *node = arg;
     (void)p;
+    if (task->copy != CADASTRE_NONE &&
+        cadastre_agent_set_copy(node->agent, task->keyspace, task->partition, task->copy) !=
+            CADASTRE_OK) {
+        return false;
+    }
     (void)printf("%s/%" PRIu64 ": granted at epoch %" PRIu64
                  ", %zu other nodes must have a write\n",
                  task->keyspace, task->partition, task->epoch, task->must_have_count);

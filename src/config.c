@@ -227,7 +227,7 @@ static const struct setting settings[] = {
      set_raft_bind},
     {"initial-cluster", "LIST", NULL,
      "ID=RAFT-ADDR@API-URL,… of all: the first start of a cluster of several", set_initial_cluster},
-    {"join", "URL", NULL, "ask a running cluster to take this new server in", set_join},
+    {"join", "URL", NULL, "ask a running cluster to take this server in, or tell it of new addresses", set_join},
     {"observer", NULL, "false", "with --join: replicate without a vote", set_observer},
     {"api-threads", "N", "0", "HTTP threads (0: one a core)", set_api_threads},
     {"election-timeout", "TIME", "1000ms", "a follower waits one to two of these for its leader",

@@ -14,6 +14,7 @@
 enum {
     ANSWER_MAX_BYTES = 1 << 20,
     TRY_FOR_MS = 60000,
+    TRY_MOVED_MS = 15000,
     TRY_AGAIN_MS = 500,
     ONE_TRY_SECONDS = 10,
     REDIRECTS_MAX = 4
@@ -52,8 +53,8 @@ static char *request_body(const struct config *config, const struct replica_iden
 {
     char instance[2 * REPLICA_INSTANCE_SIZE + 1];
     instance_hex(identity->instance, instance);
-    json_t *body = json_pack("{s:I,s:s,s:s,s:s,s:s}", "id", (json_int_t)config->id, "raft_address",
-                             config->raft_addr, "api_url", config->api_url, "role",
+    json_t *body = json_pack("{s:I,s:s,s:s,s:s,s:s}", "id", (json_int_t)identity->id,
+                             "raft_address", config->raft_addr, "api_url", config->api_url, "role",
                              config->observer ? "observer" : "voter", "instance", instance);
     char *text = json_dumps(body, JSON_COMPACT);
     json_decref(body);
@@ -141,14 +142,17 @@ static enum err_code refused(const struct buf *body, long status, struct err *e)
     return e->code;
 }
 
-enum err_code join_cluster(const struct config *config,
-                           const struct replica_identity *identity,
-                           struct join_answer *ret_answer,
-                           struct err *e)
+/* Posts until it is answered for good. */
+static enum err_code ask(const struct config *config,
+                         const struct replica_identity *identity,
+                         bool moved,
+                         struct join_answer *ret_answer,
+                         struct err *e)
 {
     char url[CONFIG_TEXT_MAX + 32], why[CURL_ERROR_SIZE];
     struct buf answer;
-    uint64_t until = clock_mono_ms() + TRY_FOR_MS;
+    uint64_t until =
+        clock_mono_ms() + (moved ? TRY_MOVED_MS + 4 * (uint64_t)config->election_ms : TRY_FOR_MS);
     enum err_code code = ERR_IO;
     char *body = request_body(config, identity);
     (void)snprintf(url, sizeof url, "%s/v1/cluster/servers", config->join);
@@ -162,12 +166,31 @@ enum err_code join_cluster(const struct config *config,
         }
         if (status >= 400 && status < 500) {
             code = refused(&answer, status, e);
-            break;
+            if (!moved) {
+                break;
+            } /* its old process may still count as connected for a moment */
+        } else {
+            code =
+                err_set(e, ERR_IO, "no answer from %s: %s", url, status == 0 ? why : "not ready");
         }
-        code = err_set(e, ERR_IO, "no answer from %s: %s", url, status == 0 ? why : "not ready");
         (void)nanosleep(&(struct timespec){0, TRY_AGAIN_MS * 1000000L}, NULL);
     } while (clock_mono_ms() < until);
     buf_close(&answer);
     mem_free(body); /* jansson allocates with malloc */
     return code;
+}
+
+enum err_code join_cluster(const struct config *config,
+                           const struct replica_identity *identity,
+                           struct join_answer *ret_answer,
+                           struct err *e)
+{
+    return ask(config, identity, false, ret_answer, e);
+}
+
+enum err_code
+join_moved(const struct config *config, const struct replica_identity *identity, struct err *e)
+{
+    struct join_answer answer;
+    return ask(config, identity, true, &answer, e);
 }

@@ -13,11 +13,18 @@ struct join_answer {
     unsigned peer_count;
 };
 
-/* POSTs to config->join, following redirects to the leader, again for at most a minute while there is none. Blocks.
- * On error `e` says what the cluster said. */
+/* POSTs to config->join, following redirects to the leader, again for at most a minute while there
+ * is none. Blocks. On error `e` says what the cluster said. */
 enum err_code join_cluster(const struct config *config,
                            const struct replica_identity *identity,
                            struct join_answer *ret_answer,
                            struct err *e) MUST_CHECK;
+
+/* For a member that was started with other addresses and --join: tells the cluster where it is now.
+ * ERR_INVALID_REQUEST: the cluster refuses to; ERR_IO: nobody answered, which is no reason not to
+ * start. Blocks for at most half a minute. */
+enum err_code join_moved(const struct config *config,
+                         const struct replica_identity *identity,
+                         struct err *e) MUST_CHECK;
 
 #endif

@@ -68,6 +68,45 @@ static void on_signal(uv_signal_t *handle, int number)
     replica_retire(s->replica, on_retired, s);
 }
 
+/* Not at the addresses that the directory was founded or joined with, though the member table may
+ * know it. */
+static bool has_moved(const struct server *s)
+{
+    for (unsigned i = 0; i < s->identity.founder_count; i++) {
+        const struct replica_peer *self = &s->identity.founders[i];
+        if (self->id == s->identity.id) {
+            return strcmp(self->raft_address, s->config->raft_addr) != 0 ||
+                   strcmp(self->api_url, s->config->api_url) != 0;
+        }
+    }
+    return false;
+}
+
+/* Peers dial a member where the member table has it. Only the leader can change the table, and a
+ * follower that has moved can't be heard by it: so it asks, through the API. */
+static int tell_move(const struct server *s)
+{
+    struct err e;
+    if (!s->identity.used || !has_moved(s)) {
+        return 0;
+    }
+    if (s->config->join[0] == '\0') {
+        log_event(LOG_WARN, "address.changed",
+                  "raft=%s api=%s hint=\"if the cluster does not know it yet, start with --join\"",
+                  s->config->raft_addr, s->config->api_url);
+        return 0;
+    }
+    enum err_code code = join_moved(s->config, &s->identity, &e);
+    if (code != ERR_OK && code != ERR_IO) {
+        return fail(EXIT_DATA, "join.failed", &e);
+    }
+    if (code == ERR_IO) {
+        log_event(LOG_WARN, "address.untold", "raft=%s reason=\"%s\"", s->config->raft_addr,
+                  e.detail);
+    }
+    return 0;
+}
+
 static int open_data(struct server *s)
 {
     struct err e;
@@ -84,6 +123,10 @@ static int open_data(struct server *s)
     if (s->config->join[0] != '\0' && !s->identity.used &&
         (code = join_cluster(s->config, &s->identity, &s->joined, &e)) != ERR_OK) {
         return fail(EXIT_DATA, "join.failed", &e);
+    }
+    int exit_code = tell_move(s);
+    if (exit_code != 0) {
+        return exit_code;
     }
     path_in(s->config, "directory.db", path);
     if (store_open(path, &s->store, &e) != ERR_OK) {
@@ -164,7 +207,6 @@ int server_run(const struct config *config)
     static struct server server; /* lives as long as the process */
     struct server *s = &server;
     s->config = config;
-    mem_keep();
     log_init(config->log_level, config->log_json);
     rcu_reader_start();
     int rv = uv_loop_init(&s->loop);

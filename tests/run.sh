@@ -9,5 +9,8 @@ PATH=/usr/bin:$PATH
 export PATH
 tests=$(find "$CADASTRE_BUILD/tests" -name '*_test' -type f -perm -u+x | sort)
 scripts=$(find tests/integration tests/contract tests/fuzz -name '*_test.py' -o -name '*_test.sh' | sort)
+for script in $scripts; do
+    [ -x "$script" ] || { echo "$script is not executable: prove would stop there" >&2; exit 1; }
+done
 # shellcheck disable=SC2086
 exec prove --timer -j 2 --exec '' tests/lint/run.sh $tests $scripts

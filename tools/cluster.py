@@ -86,6 +86,8 @@ def once(base, method, path, body=None, headers=None, timeout=10):
 
 
 class Server:
+    host, prefix = "127.0.0.1", ()  # where it listens; what its command begins with
+
     def __init__(self, number, directory, flags):
         self.id = number
         self.directory = pathlib.Path(directory)
@@ -97,16 +99,17 @@ class Server:
         self.environment = {}
 
     def founder(self):
-        return f"{self.id}=127.0.0.1:{self.raft_port}@{self.url}"
+        return f"{self.id}={self.host}:{self.raft_port}@{self.url}"
 
     def start(self, *more):
         assert self.process is None or self.process.poll() is not None
         command = [
+            *self.prefix,
             str(BUILD / "cadastred"),
             "--id", str(self.id),
             "--data-dir", str(self.directory),
-            "--api-addr", f"127.0.0.1:{self.api_port}",
-            "--raft-addr", f"127.0.0.1:{self.raft_port}",
+            "--api-addr", f"{self.host}:{self.api_port}",
+            "--raft-addr", f"{self.host}:{self.raft_port}",
             *self.flags, *more,
         ]
         with open(self.log, "ab") as log:
@@ -159,8 +162,11 @@ class Cluster:
         self.base = pathlib.Path(base or tempfile.mkdtemp(prefix="cadastre-"))
         self.own_base = base is None
         self.flags = flags
-        self.servers = [Server(i + 1, self.base / f"data-{i + 1}", flags) for i in range(size)]
+        self.servers = [self.make(i + 1, flags) for i in range(size)]
         self.keep = False
+
+    def make(self, number, flags):
+        return Server(number, self.base / f"data-{number}", flags)
 
     def __enter__(self):
         return self.start()
@@ -192,7 +198,7 @@ class Cluster:
 
     def join(self, number, *flags):
         """Starts one more server, as a member that joins."""
-        s = Server(number, self.base / f"data-{number}", [*self.flags, "--join", self.leader().url, *flags])
+        s = self.make(number, [*self.flags, "--join", self.leader().url, *flags])
         self.servers.append(s)
         return s.start()
 

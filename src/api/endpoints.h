@@ -89,6 +89,12 @@ void h_settings_patch(struct exchange *x);
 void operation_put_open(struct buf *b, const struct dir_operation *op);
 void h_operations_list(struct exchange *x);
 void h_operation_get(struct exchange *x);
+void h_operation_abort(struct exchange *x);
+void h_operation_finish_validation(struct exchange *x);
+void h_operation_promote(struct exchange *x);
+
+/* h_reports.c */
+void h_operation_report(struct exchange *x);
 
 /* h_cluster.c */
 void h_cluster(struct exchange *x);

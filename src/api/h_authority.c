@@ -43,6 +43,7 @@ void h_partition_insync(struct exchange *x)
 {
     struct mutation *m = mutation_begin(x, "insync", render_route);
     Cadastre__InsyncChange *change;
+    bool present = false;
     if (m == NULL) {
         return;
     }
@@ -50,6 +51,9 @@ void h_partition_insync(struct exchange *x)
     cadastre__insync_change__init(change);
     change->session = json_in_u64(&m->in, "session", true, 1, PARSE_INT_MAX, NULL);
     change->epoch = json_in_u64(&m->in, "epoch", true, 1, PARSE_INT_MAX, NULL);
+    change->mod_revision =
+        json_in_u64(&m->in, "mod_revision", false, 1, PARSE_INT_MAX, &present);
+    change->has_mod_revision = present;
     read_insync(x, m, change);
     if (!mutation_close(x, m) || !mutation_partition(x, &change->partition)) {
         return;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moving a partition's authority and copies. What holds data needs staged moves; until they are
- * there, a partition that holds none can be given to another node at once, and everything else is
- * told so after its names and epoch have been checked. */
+/* Moving a partition's authority and copies: operations are started; a partition that holds no data
+ * can be given to another node at once. */
 #include "api/endpoints.h"
 
 #include "base/parse.h"
@@ -22,47 +21,40 @@ void render_operation(struct exchange *x, const struct mutation *m, const struct
     exchange_reply(x, 202, NULL);
 }
 
-/* The nodes are there, the epoch is the expected one: it is the data that is in the way. */
-struct refusal {
-    struct slice nodes[2]; /* names that must be registered; no data for none */
-    bool has_epoch;
-    uint64_t epoch;
-};
-
-static void refuse(struct exchange *x, const struct dir_view *v, const struct refusal *r)
-{
-    struct check c;
-    struct err e;
-    if (!check_find(x, v, &c)) {
-        return;
-    }
-    if (c.partition == NULL || r->has_epoch) {
-        if (!check_epoch(x, &c, r->epoch)) {
-            return;
-        }
-    }
-    for (unsigned i = 0; i < 2; i++) {
-        if (r->nodes[i].data != NULL && view_node(v, r->nodes[i]) == NULL) {
-            reply_missing(x, v, ERR_NODE_NOT_FOUND, "there is no node of this name");
-            return;
-        }
-    }
-    (void)err_set(&e, ERR_NEEDS_STAGED_MOVE,
-                  "this needs a staged move, which this version does not have; a partition that "
-                  "holds no data can be moved with 'empty'");
-    exchange_problem(x, &e, check_put_members, &c);
-}
-
-static void refuse_now(struct exchange *x, const struct refusal *r)
-{
-    refuse(x, view_enter(api_slot(x)), r);
-    view_leave();
-}
-
 /* A name as a string (json strings end in NUL), or NULL. */
 static const char *name_of(struct slice name)
 {
     return (const char *)name.data;
+}
+
+/* An operation to start. Names are NULL when there are none. */
+struct wanted {
+    enum dir_operation_kind kind;
+    const char *from, *to, *reason;
+    uint32_t role;
+    uint64_t max_bytes_per_s, epoch;
+    bool has_epoch;
+};
+
+/* Its body is closed. Answers. */
+static void start(struct exchange *x, struct mutation *m, const struct wanted *w)
+{
+    Cadastre__OperationStart *s = exchange_alloc(x, sizeof *s);
+    cadastre__operation_start__init(s);
+    if (!mutation_partition(x, &s->partition)) {
+        return;
+    }
+    s->kind = w->kind;
+    s->from = text_lent(w->from != NULL ? w->from : "");
+    s->to = text_lent(w->to != NULL ? w->to : "");
+    s->reason = text_lent(w->reason != NULL ? w->reason : "");
+    s->role = w->role;
+    s->max_bytes_per_s = w->max_bytes_per_s;
+    s->has_expect_epoch = w->has_epoch;
+    s->expect_epoch = w->epoch;
+    m->command.body_case = CADASTRE__COMMAND__BODY_OPERATION_START;
+    m->command.operation_start = s;
+    mutation_submit(x, m);
 }
 
 void h_partition_move(struct exchange *x)
@@ -71,6 +63,7 @@ void h_partition_move(struct exchange *x)
     Cadastre__Reassign *move;
     struct slice from, to, reason;
     bool empty, present = false;
+    uint64_t rate;
     if (m == NULL) {
         return;
     }
@@ -80,7 +73,7 @@ void h_partition_move(struct exchange *x)
     to = json_in_name(&m->in, "to", true);
     empty = json_in_bool(&m->in, "empty", false, &present);
     reason = json_in_string(&m->in, "reason", false, 0, DIR_TEXT_MAX);
-    (void)json_in_u64(&m->in, "max_bytes_per_s", false, 1, PARSE_INT_MAX, &present);
+    rate = json_in_u64(&m->in, "max_bytes_per_s", false, 1, PARSE_INT_MAX, &present);
     mutation_expect_epoch(m, &move->has_expect_epoch, &move->expect_epoch);
     if (reason.data != NULL && strlen((const char *)reason.data) != reason.len) {
         json_in_fail(&m->in, "reason", ERR_INVALID_REQUEST, "must not hold NUL");
@@ -89,9 +82,14 @@ void h_partition_move(struct exchange *x)
         return;
     }
     if (!empty) {
-        refuse_now(x, &(struct refusal){.nodes = {from, to},
-                                        .has_epoch = move->has_expect_epoch,
-                                        .epoch = move->expect_epoch});
+        struct wanted w = {.kind = DIR_OPERATION_MOVE,
+                           .from = name_of(from),
+                           .to = name_of(to),
+                           .reason = (const char *)reason.data,
+                           .max_bytes_per_s = rate,
+                           .has_epoch = move->has_expect_epoch,
+                           .epoch = move->expect_epoch};
+        start(x, m, &w);
         return;
     }
     if (!mutation_partition(x, &move->partition)) {
@@ -105,42 +103,54 @@ void h_partition_move(struct exchange *x)
     mutation_submit(x, m);
 }
 
-/* Whatever is asked of another copy: its body is checked, then refused. `member` names the node;
- * NULL: the path does. */
-static void
-refuse_copy(struct exchange *x, const char *verb, const char *member, const char *const *roles)
+/* What is asked of another copy. */
+static void start_of_copy(struct exchange *x, const char *verb, struct wanted *w)
 {
+    static const char *const roles[] = {"sync", "async", NULL};
     struct mutation *m = mutation_begin(x, verb, render_operation);
-    struct refusal r = {.has_epoch = false};
     protobuf_c_boolean has_epoch = false;
+    struct slice reason, leaving = exchange_path(x, path_count(x) - 1);
     bool present = false;
+    char *name;
     if (m == NULL) {
         return;
     }
-    r.nodes[0] = member != NULL ? json_in_name(&m->in, member, true) : exchange_path(x, 2);
-    if (roles != NULL) {
-        (void)json_in_enum(&m->in, "role", false, roles, 0);
+    if (w->kind == DIR_OPERATION_TRANSFER) {
+        w->to = name_of(json_in_name(&m->in, "to", true));
+    } else if (w->kind == DIR_OPERATION_ADD_REPLICA) {
+        w->to = name_of(json_in_name(&m->in, "node", true));
+        w->role =
+            json_in_enum(&m->in, "role", false, roles, 0) == 1 ? DIR_ROLE_ASYNC : DIR_ROLE_SYNC;
+    } else {
+        name = exchange_alloc(x, leaving.len + 1);
+        memcpy(name, leaving.data, leaving.len);
+        name[leaving.len] = '\0';
+        w->from = name;
     }
-    (void)json_in_u64(&m->in, "max_bytes_per_s", false, 1, PARSE_INT_MAX, &present);
-    mutation_expect_epoch(m, &has_epoch, &r.epoch);
-    r.has_epoch = has_epoch;
+    reason = json_in_string(&m->in, "reason", false, 0, DIR_TEXT_MAX);
+    w->reason = (const char *)reason.data;
+    w->max_bytes_per_s = json_in_u64(&m->in, "max_bytes_per_s", false, 1, PARSE_INT_MAX, &present);
+    mutation_expect_epoch(m, &has_epoch, &w->epoch);
+    w->has_epoch = has_epoch;
+    if (w->reason != NULL && strlen(w->reason) != reason.len) {
+        json_in_fail(&m->in, "reason", ERR_INVALID_REQUEST, "must not hold NUL");
+    }
     if (mutation_close(x, m)) {
-        refuse_now(x, &r);
+        start(x, m, w);
     }
 }
 
 void h_partition_transfer(struct exchange *x)
 {
-    refuse_copy(x, "transfer", "to", NULL);
+    start_of_copy(x, "transfer", &(struct wanted){.kind = DIR_OPERATION_TRANSFER});
 }
 
 void h_replica_add(struct exchange *x)
 {
-    static const char *const roles[] = {"sync", "async", NULL};
-    refuse_copy(x, "replica_add", "node", roles);
+    start_of_copy(x, "replica_add", &(struct wanted){.kind = DIR_OPERATION_ADD_REPLICA});
 }
 
 void h_replica_remove(struct exchange *x)
 {
-    refuse_copy(x, "replica_remove", NULL, NULL);
+    start_of_copy(x, "replica_remove", &(struct wanted){.kind = DIR_OPERATION_REMOVE_REPLICA});
 }

@@ -343,10 +343,6 @@ static void read_copies(struct exchange *x, struct mutation *m, struct registrat
         json_t *item = json_array_get(copies, i);
         Cadastre__Copy *copy = &r->copies[i];
         struct json_in in;
-        if (!json_is_object(item)) {
-            json_in_fail(&m->in, "copies", ERR_INVALID_REQUEST, "must be objects");
-            return;
-        }
         cadastre__copy__init(copy);
         char base[32];
         (void)snprintf(base, sizeof base, "/copies/%zu", i);

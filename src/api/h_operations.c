@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operations: what was done to partitions beyond one command. Until moves are staged, each was done
- * when it began. */
+/* Operations: what is done to partitions beyond one command. */
 #include "api/endpoints.h"
 
 #include "base/parse.h"
@@ -18,28 +17,71 @@ static void put_node(struct buf *b, const char *member, const char *name)
     }
 }
 
+static void put_progress(struct buf *b, const struct dir_operation *op)
+{
+    buf_printf(b,
+               ",\"progress\":{\"bytes_done\":%" PRIu64 ",\"bytes_total\":%" PRIu64
+               ",\"chunk\":%" PRIu64 ",\"lag_bytes\":%" PRIu64 "}",
+               op->bytes_done, op->bytes_total, op->chunk, op->lag_bytes);
+}
+
+static void put_stages(struct buf *b, const struct dir_operation *op)
+{
+    buf_put_str(b, ",\"stages\":[");
+    for (uint32_t i = 0; i < op->stage_count; i++) {
+        const struct dir_stage_entry *s = &op->stages[i];
+        buf_printf(b, "%s{\"stage\":\"%s\",\"at\":", i > 0 ? "," : "", dir_stage_name(s->stage));
+        json_put_time(b, s->at_ms);
+        buf_put_str(b, ",\"by\":");
+        json_put_cstring(b, s->by);
+        buf_printf(b, ",\"revision\":%" PRIu64 "}", s->revision);
+    }
+    buf_put_u8(b, ']');
+}
+
+static void put_attention(struct buf *b, const struct dir_operation *op)
+{
+    if (op->attention_code[0] == '\0') {
+        return;
+    }
+    buf_printf(b, ",\"attention\":{\"code\":\"%s\",\"detail\":", op->attention_code);
+    json_put_cstring(b, op->attention);
+    buf_put_str(b, ",\"since\":");
+    json_put_time(b, op->attention_since_ms);
+    buf_put_u8(b, '}');
+}
+
+static bool is_past_cutover(const struct dir_operation *op)
+{
+    return op->stage == DIR_STAGE_WINDOW || op->stage == DIR_STAGE_CLEANUP ||
+           op->state == DIR_OPERATION_DONE || op->state == DIR_OPERATION_FAILED;
+}
+
 void operation_put_open(struct buf *b, const struct dir_operation *op)
 {
     buf_printf(b,
                "{\"id\":%" PRIu64 ",\"kind\":\"%s\",\"keyspace\":\"%s\",\"partition\":%" PRIu64
-               ",\"attempt\":%" PRIu32 ",\"stage\":\"%s\",\"joined\":true,\"state\":\"%s\","
-               "\"initiator\":",
+               ",\"attempt\":%" PRIu32 ",\"stage\":\"%s\",\"joined\":%s,\"state\":\"%s\"",
                op->id, dir_operation_kind_name(op->kind), op->keyspace_name, op->partition,
-               op->attempt, dir_stage_name(op->stage), dir_operation_state_name(op->state));
+               op->attempt, dir_stage_name(op->stage), op->joined ? "true" : "false",
+               dir_operation_state_name(op->state));
+    if (op->validate_at != 0) {
+        buf_printf(b, ",\"validate_at\":%" PRIu64, op->validate_at);
+    }
+    buf_put_str(b, ",\"initiator\":");
     json_put_cstring(b, op->initiator);
     buf_put_str(b, ",\"reason\":");
     json_put_cstring(b, op->reason);
     put_node(b, "source", op->source_name);
     put_node(b, "destination", op->destination_name);
-    buf_printf(b,
-               ",\"epoch_before\":%" PRIu64 ",\"epoch_after\":%" PRIu64
-               ",\"progress\":{\"bytes_done\":0,\"bytes_total\":0,\"chunk\":0,\"lag_bytes\":0,"
-               "\"rate_bytes_per_s\":0,\"eta_ms\":0},\"stages\":[{\"stage\":\"DONE\",\"at\":",
-               op->epoch_before, op->epoch_after);
-    json_put_time(b, op->at_ms);
-    buf_put_str(b, ",\"by\":");
-    json_put_cstring(b, op->initiator);
-    buf_printf(b, ",\"revision\":%" PRIu64 "}],\"rollback\":\"forward_only\"", op->revision);
+    buf_printf(b, ",\"epoch_before\":%" PRIu64, op->epoch_before);
+    if (op->epoch_after != 0) {
+        buf_printf(b, ",\"epoch_after\":%" PRIu64, op->epoch_after);
+    }
+    put_progress(b, op);
+    put_stages(b, op);
+    put_attention(b, op);
+    buf_printf(b, ",\"rollback\":\"%s\"", is_past_cutover(op) ? "forward_only" : "safe");
 }
 
 static void get_one(struct exchange *x, const struct dir_view *v)
@@ -148,4 +190,66 @@ static void get_list(struct exchange *x, const struct dir_view *v)
 void h_operations_list(struct exchange *x)
 {
     read_begin(x, get_list);
+}
+
+/* --- verbs --- */
+
+static void
+render_operation_now(struct exchange *x, const struct mutation *m, const struct dir_result *r)
+{
+    struct buf *out = exchange_out(x);
+    if (r->operation == NULL) {
+        render_revision(x, m, r);
+        return;
+    }
+    operation_put_open(out, r->operation);
+    buf_printf(out, ",\"revision\":%" PRIu64 "}", r->revision);
+    exchange_reply(x, 200, NULL);
+}
+
+static void verb(struct exchange *x, const char *name, Cadastre__OperationVerbKind kind)
+{
+    struct mutation *m = mutation_begin(x, name, render_operation_now);
+    Cadastre__OperationVerb *v;
+    bool present = false;
+    struct slice reason;
+    if (m == NULL) {
+        return;
+    }
+    v = exchange_alloc(x, sizeof *v);
+    cadastre__operation_verb__init(v);
+    v->verb = kind;
+    reason = json_in_string(&m->in, "reason", false, 0, DIR_TEXT_MAX);
+    v->reason = text_lent(reason.data != NULL ? (const char *)reason.data : "");
+    if (strlen(v->reason) != reason.len) {
+        json_in_fail(&m->in, "reason", ERR_INVALID_REQUEST, "must not hold NUL");
+    }
+    if (kind == CADASTRE__OPERATION_VERB_KIND__FINISH_VALIDATION) {
+        v->back = json_in_bool(&m->in, "back", false, &present);
+    }
+    if (!mutation_close(x, m)) {
+        return;
+    }
+    if (!path_id(x, 0, &v->operation)) {
+        reply_problem(x, ERR_OPERATION_NOT_FOUND, "there is no operation of this id");
+        return;
+    }
+    m->command.body_case = CADASTRE__COMMAND__BODY_OPERATION_VERB;
+    m->command.operation_verb = v;
+    mutation_submit(x, m);
+}
+
+void h_operation_abort(struct exchange *x)
+{
+    verb(x, "operation_abort", CADASTRE__OPERATION_VERB_KIND__ABORT);
+}
+
+void h_operation_finish_validation(struct exchange *x)
+{
+    verb(x, "operation_finish", CADASTRE__OPERATION_VERB_KIND__FINISH_VALIDATION);
+}
+
+void h_operation_promote(struct exchange *x)
+{
+    verb(x, "operation_promote", CADASTRE__OPERATION_VERB_KIND__PROMOTE_CANDIDATE);
 }

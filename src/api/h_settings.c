@@ -14,6 +14,12 @@ static void put_settings(struct buf *b, const struct dir_settings *s)
                ",\"dedupe_retention_ms\":%" PRIu64,
                s->lease_ms, s->heartbeat_ms, s->history_retention_ms, s->history_max,
                s->dedupe_retention_ms);
+    buf_printf(b,
+               ",\"stage_timeout_ms\":%" PRIu64 ",\"dual_write_max_ms\":%" PRIu64
+               ",\"fence_max_ms\":%" PRIu64 ",\"validation_window_ms\":%" PRIu64
+               ",\"cutover_lag_bytes\":%" PRIu64,
+               s->stage_timeout_ms, s->dual_write_max_ms, s->fence_max_ms, s->validation_window_ms,
+               s->cutover_lag_bytes);
 }
 
 static void get_settings(struct exchange *x, const struct dir_view *v)
@@ -49,6 +55,11 @@ void h_settings_patch(struct exchange *x)
     take(m, "heartbeat_ms", &p->has_heartbeat_ms, &p->heartbeat_ms);
     take(m, "history_retention_ms", &p->has_history_retention_ms, &p->history_retention_ms);
     take(m, "history_max", &p->has_history_max, &p->history_max);
+    take(m, "stage_timeout_ms", &p->has_stage_timeout_ms, &p->stage_timeout_ms);
+    take(m, "dual_write_max_ms", &p->has_dual_write_max_ms, &p->dual_write_max_ms);
+    take(m, "fence_max_ms", &p->has_fence_max_ms, &p->fence_max_ms);
+    take(m, "validation_window_ms", &p->has_validation_window_ms, &p->validation_window_ms);
+    take(m, "cutover_lag_bytes", &p->has_cutover_lag_bytes, &p->cutover_lag_bytes);
     take(m, "dedupe_retention_ms", &p->has_dedupe_retention_ms, &p->dedupe_retention_ms);
     if (!mutation_close(x, m)) {
         return;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON out: appended to a buf by hand, because building trees costs tens of times more. JSON in: jansson, made strict
- * (duplicates, nesting, trailing bytes, NaN, floats for integers are refused, naming the field by JSON Pointer). */
+/* JSON out: appended to a buf by hand, because building trees costs tens of times more. JSON in:
+ * jansson, made strict (duplicates, nesting, trailing bytes, NaN, floats for integers are refused,
+ * naming the field by JSON Pointer). */
 #ifndef API_JSON_H
 #define API_JSON_H
 
@@ -20,8 +21,8 @@ void json_put_time(struct buf *b, uint64_t wall_ms);
 /* --- in --- */
 enum { JSON_DEPTH_MAX = 32 };
 
-/* Parses a whole body that must be one JSON object. The caller json_decref()s. NULL: `e` is ERR_INVALID_REQUEST with
- * pointer. */
+/* Parses a whole body that must be one JSON object. The caller json_decref()s. NULL: `e` is
+ * ERR_INVALID_REQUEST with pointer. */
 json_t *json_parse_object(struct slice body, struct err *e) MUST_CHECK;
 
 /* Reading members, each of a known type, in any order, nothing unknown left over:
@@ -39,22 +40,32 @@ struct json_in {
     struct err *e;
     enum err_code code;
     size_t taken; /* members asked for and present */
-    const char *asked[24];
+    const char *asked[48];
     unsigned asked_count;
 };
 
 void json_in_open(struct json_in *in, json_t *object, const char *base_pointer, struct err *e);
 /* Borrowed from the object; {NULL, 0} when absent. May hold NUL bytes. */
-struct slice json_in_string(struct json_in *in, const char *member, bool required, size_t min, size_t max);
+struct slice
+json_in_string(struct json_in *in, const char *member, bool required, size_t min, size_t max);
 /* A string that is a name ([a-z0-9]([a-z0-9._-]{0,62})). */
 struct slice json_in_name(struct json_in *in, const char *member, bool required);
-uint64_t json_in_u64(
-    struct json_in *in, const char *member, bool required, uint64_t min, uint64_t max, bool *ret_present);
+uint64_t json_in_u64(struct json_in *in,
+                     const char *member,
+                     bool required,
+                     uint64_t min,
+                     uint64_t max,
+                     bool *ret_present);
 bool json_in_bool(struct json_in *in, const char *member, bool required, bool *ret_present);
 /* One of `names` (NULL-terminated); its index, or `absent`. */
-int json_in_enum(struct json_in *in, const char *member, bool required, const char *const *names, int absent);
+int json_in_enum(struct json_in *in,
+                 const char *member,
+                 bool required,
+                 const char *const *names,
+                 int absent);
 json_t *json_in_object(struct json_in *in, const char *member, bool required);
-json_t *json_in_array(struct json_in *in, const char *member, bool required, size_t min, size_t max);
+json_t *
+json_in_array(struct json_in *in, const char *member, bool required, size_t min, size_t max);
 /* Whether the member is there as null (merge-patch); taken if so. */
 bool json_in_null(struct json_in *in, const char *member);
 /* Says what is wrong with a member after reading it. */

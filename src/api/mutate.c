@@ -251,6 +251,9 @@ static void put_refusal(struct exchange *x, struct buf *out, void *arg)
     const struct dir_result *r = arg;
     bool stale = r->err.code == ERR_STALE_REVISION;
     put_revision(x, out, stale ? r->current_revision : r->revision);
+    if (r->err.code == ERR_PARTITION_BUSY && r->operation != NULL) {
+        buf_printf(out, ",\"operation\":%" PRIu64, r->operation->id);
+    }
     if (!r->retired && r->route_count != 1) {
         return;
     }

@@ -59,9 +59,41 @@ static void put_grant(struct buf *b, const struct dir_task *t, const struct dir_
     }
 }
 
+/* What either side needs to know of its part in the operation. */
+static void put_operation(struct buf *b, const struct dir_task *t)
+{
+    const struct dir_operation *o = t->operation;
+    buf_printf(b, ",\"operation\":%" PRIu64 ",\"attempt\":%" PRIu32 ",\"stage\":\"%s\"", o->id,
+               o->attempt, dir_stage_name(o->stage));
+    if (t->kind == DIR_TASK_GRANT) {
+        return;
+    }
+    buf_printf(b, ",\"side\":\"%s\",\"operation_kind\":\"%s\"",
+               t->is_source ? "source" : "destination", dir_operation_kind_name(o->kind));
+    put_range(b, t);
+    if (o->snapshot[0] != '\0') {
+        buf_put_str(b, ",\"snapshot\":");
+        json_put_cstring(b, o->snapshot);
+        buf_printf(b, ",\"position\":%" PRIu64, o->position);
+    }
+    put_u64(b, "validate_at", o->stage == DIR_STAGE_VALIDATE ? o->validate_at : 0);
+    if (o->fenced) {
+        buf_printf(b, ",\"final_position\":%" PRIu64, o->final_position);
+    }
+    put_u64(b, "rate_bytes_per_s", o->max_bytes_per_s);
+    if (t->peer != NULL) {
+        buf_printf(b, ",\"peer\":{\"node\":\"%s\",\"address\":", t->peer->name);
+        json_put_cstring(b, t->peer->address);
+        buf_put_u8(b, '}');
+    }
+}
+
 static void put_task(struct buf *b, const struct dir_task *t, const struct dir_node *node)
 {
-    uint64_t about = t->kind == DIR_TASK_CLEANUP ? t->duty : t->partition_id;
+    bool of_operation = t->kind == DIR_TASK_STAGE || t->kind == DIR_TASK_FENCE;
+    uint64_t about = t->kind == DIR_TASK_CLEANUP ? t->duty
+                     : of_operation              ? t->operation->id
+                                                 : t->partition_id;
     buf_printf(b,
                "{\"id\":\"%s-%" PRIu64 "\",\"kind\":\"%s\",\"revision\":%" PRIu64
                ",\"keyspace\":\"%s\",\"partition\":%" PRIu64,
@@ -75,6 +107,9 @@ static void put_task(struct buf *b, const struct dir_task *t, const struct dir_n
     put_u64(b, "copy", t->copy);
     if (t->kind == DIR_TASK_GRANT) {
         put_grant(b, t, node);
+    }
+    if (t->operation != NULL && t->kind != DIR_TASK_REVOKE && t->kind != DIR_TASK_CLEANUP) {
+        put_operation(b, t);
     }
     if (t->kind == DIR_TASK_CLEANUP) {
         put_u64(b, "duty", t->duty);

@@ -6,7 +6,8 @@
 #include "api/json.h"
 #include "directory/tasks.h"
 
-/* [task,…] of the node's tasks above `since`; with `upto` not 0, only grants, none newer than it. */
+/* [task,…] of the node's tasks above `since`; with `upto` not 0, only grants, none newer than it.
+ */
 void tasks_put(struct buf *b,
                const struct dir_view *v,
                const struct dir_node *node,

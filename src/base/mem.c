@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/mem.h"
 
-#include <malloc.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,12 +57,4 @@ char *mem_printf(const char *fmt, ...)
 void mem_free(void *p)
 {
     free(p);
-}
-
-void mem_keep(void)
-{
-    enum { KEPT = 64 << 20, MAPPED_FROM = 8 << 20 };
-    /* Each is a hint: without it the process is slower and no less right. */
-    (void)mallopt(M_TRIM_THRESHOLD, KEPT);
-    (void)mallopt(M_MMAP_THRESHOLD, MAPPED_FROM);
 }

@@ -15,8 +15,5 @@ char *mem_printf(const char *fmt, ...) __attribute__((format(printf, 1, 2), retu
 
 /* Accepts NULL. */
 void mem_free(void *p);
-/* For a process that lives long and whose memory goes up and down: keeps what was freed, instead of
- * giving it back to the kernel and faulting it in again. Once, before threads start. */
-void mem_keep(void);
 
 #endif

@@ -166,7 +166,7 @@ static void cleanup(struct duty *d, struct cadastre_partition *p, const struct c
 {
     struct cadastre_agent *a = d->agent;
     char key[sizeof p->duty_key];
-    (void)snprintf(key, sizeof key, "%s %" PRIu64, t->id, t->copy);
+    (void)snprintf(key, sizeof key, "%" PRIu64 " %" PRIu64, t->duty, t->copy);
     if (p->held && p->grant_copy == t->copy) {
         cl_event(&a->hooks, "agent.cleanup.refused", "%s/%" PRIu64 ": copy %" PRIu64 " is in use",
                  p->keyspace, p->id, t->copy);

@@ -181,7 +181,7 @@ enum cadastre_status cadastre_agent_cleaned(struct cadastre_agent *a,
     put_u64(body, "session", session);
     put_u64(body, "copy", task->copy);
     put_u64(body, "deleted_bytes", deleted_bytes);
-    (void)snprintf(target, sizeof target, "/v1/nodes/%s/duties/%s", a->node, task->id);
+    (void)snprintf(target, sizeof target, "/v1/nodes/%s/duties/%" PRIu64, a->node, task->duty);
     return send_body(a, target, body, timeout_ms, false, e);
 }
 
@@ -203,27 +203,9 @@ enum cadastre_status cadastre_agent_insync(struct cadastre_agent *a,
     }
     put_u64(body, "session", session);
     put_u64(body, "epoch", epoch);
+    put_u64(body, "mod_revision", atomic_load(&p->revision));
     (void)json_object_set_new(body, "insync", list);
     (void)snprintf(target, sizeof target, "/v1/keyspaces/%s/partitions/%" PRIu64 "/insync",
                    p->keyspace, p->id);
     return send_body(a, target, body, timeout_ms, false, NULL);
-}
-
-enum cadastre_status cadastre_agent_load(struct cadastre_agent *a,
-                                         const char *fields,
-                                         uint64_t timeout_ms,
-                                         struct cadastre_error *e)
-{
-    char target[TARGET_MAX];
-    uint64_t session = atomic_load(&a->session);
-    if (session == 0) {
-        return cl_error(e, CADASTRE_NO_SESSION, "", "there is no session");
-    }
-    json_t *body = read_fields(fields);
-    if (body == NULL) {
-        return cl_error(e, CADASTRE_INVALID, "", "not a JSON object");
-    }
-    put_u64(body, "session", session);
-    (void)snprintf(target, sizeof target, "/v1/nodes/%s/load", a->node);
-    return send_body(a, target, body, timeout_ms, true, e);
 }

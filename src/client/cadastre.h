@@ -294,6 +294,7 @@ struct cadastre_task {
     size_t must_have_count;
     uint64_t start_position; /* a replica cuts its log to this before it counts */
     uint64_t copy;           /* the id of the copy that this is about */
+    uint64_t duty;           /* CLEANUP: which duty of this node's it is */
     /* Of an operation: */
     char operation[CADASTRE_ID_MAX + 1];
     uint64_t attempt;
@@ -330,7 +331,9 @@ struct cadastre_agent_callbacks {
      * here on. cadastre_may_write() allows writing after this returned true; false means not yet,
      * and it is called again, after a while or with a newer grant. Called again for a grant of the
      * same epoch that differs in must_have or role: what is acknowledged from its return on needs
-     * the new must_have. */
+     * the new must_have. A node that keeps the data records `task->copy` with
+     * cadastre_agent_set_copy() before it returns true: what a later registration does not name is
+     * taken for lost. */
     bool (*grant)(void *arg, struct cadastre_partition *p, const struct cadastre_task *task);
     /* cadastre_may_write() refuses by now. Settle what was admitted, then report `fenced`. */
     void (*fence)(void *arg, struct cadastre_partition *p, const struct cadastre_task *task);
@@ -427,19 +430,14 @@ enum cadastre_status cadastre_agent_cleaned(struct cadastre_agent *a,
                                             uint64_t timeout_ms,
                                             struct cadastre_error *e);
 /* Asks the directory for another in-sync set, as the partition's primary at `epoch`. Nothing
- * changes here until the order that says so arrives as a grant. */
+ * changes here until the order that says so arrives as a grant. CADASTRE_REFUSED when the partition
+ * has changed since the order that this node acts on: read the newer order, then ask again. */
 enum cadastre_status cadastre_agent_insync(struct cadastre_agent *a,
                                            const struct cadastre_partition *p,
                                            uint64_t epoch,
                                            const char *const *nodes,
                                            size_t count,
                                            uint64_t timeout_ms);
-/* Sends a load report: `fields` is a JSON object as POST /v1/nodes/{node}/load has it, without
- * "session". Once, without trying again: the next one comes soon. */
-enum cadastre_status cadastre_agent_load(struct cadastre_agent *a,
-                                         const char *fields,
-                                         uint64_t timeout_ms,
-                                         struct cadastre_error *e);
 
 /* Which copy of a partition this node durably holds: what it registers with, and what a cleanup is
  * checked against. Stored durably when it returns; `copy` 0 forgets it. */

@@ -94,7 +94,8 @@ void cl_router_failed(struct cadastre_router *r, const struct cadastre_error *e)
 /* --- the two threads --- */
 
 void *cl_router_follow(void *router);
-/* Fetches the map, or validates what is cached. */
+/* Fetches the map, or validates what is cached. CADASTRE_NOT_FOUND with the code
+ * keyspace_not_found: a quorum says so, not only a server that may be behind. */
 enum cadastre_status cl_router_sync(struct cadastre_router *r, struct cadastre_error *e);
 void *cl_router_refresh(void *router);
 /* Joins the refresh of the range that holds `key`, or begins it. */

@@ -36,6 +36,8 @@ static bool apply(struct cadastre_router *r, const struct cl_answer *a, size_t *
     bool ok = json_is_array(changes) && cl_json_u64(body, "revision", &revision) &&
               revision >= atomic_load(&r->revision);
     *ret_count = json_array_size(changes);
+    atomic_fetch_add_explicit(&r->changes, *ret_count, memory_order_relaxed);
+    atomic_fetch_add_explicit(&r->deltas, *ret_count > 0, memory_order_relaxed);
     (void)pthread_mutex_lock(&r->writing);
     for (size_t i = 0; ok && i < *ret_count; i++) {
         const json_t *change = json_array_get(changes, i);
@@ -55,8 +57,6 @@ static bool apply(struct cadastre_router *r, const struct cl_answer *a, size_t *
     }
     (void)pthread_mutex_unlock(&r->writing);
     json_decref(body);
-    atomic_fetch_add_explicit(&r->changes, *ret_count, memory_order_relaxed);
-    atomic_fetch_add_explicit(&r->deltas, *ret_count > 0, memory_order_relaxed);
     return ok;
 }
 
@@ -101,7 +101,7 @@ static bool is_code(const struct cadastre_error *e, const char *code)
     return strcmp(e->code, code) == 0;
 }
 
-/* The directory itself says that there is no such keyspace, at a revision that is not behind. */
+/* A quorum says that there is no such keyspace. */
 static void keyspace_gone(struct cadastre_router *r)
 {
     cl_router_set_state(r, CADASTRE_NOT_FOUND);
@@ -112,7 +112,10 @@ static void keyspace_gone(struct cadastre_router *r)
 }
 
 /* What a failure means. True: following must begin anew. */
-static bool failed(struct cadastre_router *r, enum cadastre_status status, struct cadastre_error *e)
+static bool failed(struct cadastre_router *r,
+                   bool synced,
+                   enum cadastre_status status,
+                   struct cadastre_error *e)
 {
     bool fresh = atomic_load(&r->state) == CADASTRE_MISS;
     cl_router_failed(r, e);
@@ -125,6 +128,9 @@ static bool failed(struct cadastre_router *r, enum cadastre_status status, struc
     }
     if (status == CADASTRE_TIMEOUT || status == CADASTRE_CLOSED) {
         return false;
+    }
+    if (synced && status == CADASTRE_NOT_FOUND) {
+        return true; /* beginning anew makes sure */
     }
     if (status == CADASTRE_NOT_FOUND && is_code(e, "keyspace_not_found")) {
         keyspace_gone(r);
@@ -147,7 +153,7 @@ void *cl_router_follow(void *router)
         if (status == CADASTRE_OK && anew) {
             synced = true;
             cl_router_set_state(r, CADASTRE_OK);
-        } else if (status != CADASTRE_OK && failed(r, status, &e)) {
+        } else if (status != CADASTRE_OK && failed(r, !anew, status, &e)) {
             synced = false;
         }
     }

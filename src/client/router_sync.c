@@ -38,14 +38,17 @@ static void take_codec(struct cadastre_router *r, const struct cl_codec *codec)
     atomic_store(&r->codec, next);
 }
 
-static enum cadastre_status
-fetch_keyspace(struct cadastre_router *r, uint64_t *ret_revision, struct cadastre_error *e)
+static enum cadastre_status fetch_keyspace(struct cadastre_router *r,
+                                           bool linearizable,
+                                           uint64_t *ret_revision,
+                                           struct cadastre_error *e)
 {
     char target[TARGET_MAX];
     struct cl_answer a;
     struct cl_codec codec;
-    (void)snprintf(target, sizeof target, "/v1/keyspaces/%s?min_revision=%" PRIu64, r->keyspace,
-                   atomic_load(&r->revision));
+    (void)snprintf(target, sizeof target, "/v1/keyspaces/%s?min_revision=%" PRIu64 "%s",
+                   r->keyspace, atomic_load(&r->revision),
+                   linearizable ? "&consistency=linearizable" : "");
     struct cl_request rq = {
         .method = "GET", .target = target, .deadline_ms = clock_boot_ms() + 2 * r->timeout_ms};
     enum cadastre_status status = cl_fetch_send(r->follow, &rq, &a, e);
@@ -324,7 +327,10 @@ validate_all(struct cadastre_router *r, uint64_t revision, struct cadastre_error
 enum cadastre_status cl_router_sync(struct cadastre_router *r, struct cadastre_error *e)
 {
     uint64_t revision = 0;
-    enum cadastre_status status = fetch_keyspace(r, &revision, e);
+    enum cadastre_status status = fetch_keyspace(r, false, &revision, e);
+    if (status == CADASTRE_NOT_FOUND) {
+        status = fetch_keyspace(r, true, &revision, e);
+    }
     if (status == CADASTRE_OK) {
         status = r->lazy ? validate_all(r, revision, e) : fetch_map(r, e);
     }

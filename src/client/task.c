@@ -92,10 +92,8 @@ static bool read_bounds(const json_t *json, struct cadastre_task *t)
 /* Which side of the operation this node is. */
 static bool read_is_source(const json_t *json)
 {
-    const char *side = json_string_value(json_object_get(json, "side"));
     const char *role = json_string_value(json_object_get(json, "role"));
     return json_is_true(json_object_get(json, "is_source")) ||
-           (side != NULL && strcmp(side, "source") == 0) ||
            (role != NULL && strcmp(role, "source") == 0);
 }
 
@@ -129,27 +127,34 @@ static void read_numbers(const json_t *json, struct cadastre_task *t)
     }
 }
 
+static bool grant_ok(const struct cadastre_task *t)
+{
+    bool primary = t->role == CADASTRE_ROLE_PRIMARY;
+    return t->role != CADASTRE_ROLE_NONE && t->epoch != CADASTRE_NONE && t->epoch > 0 &&
+           (!primary || t->authority != 0);
+}
+
 struct cadastre_task *cl_task_read(const json_t *json)
 {
     struct cadastre_task *t = mem_zalloc(sizeof *t);
     t->kind = read_kind(json);
     read_id(json, "id", t->id, sizeof t->id);
     if (t->kind == CADASTRE_CLEANUP) {
-        read_id(json, "duty", t->id, sizeof t->id); /* by which it is completed */
+        t->duty = CADASTRE_NONE;
+        (void)cl_json_u64(json, "duty", &t->duty);
     }
     t->role = cl_role_read(json_object_get(json, "role"));
     t->authority = cl_authority_read(json_object_get(json, "authority"));
     t->fenced = json_is_true(json_object_get(json, "fenced"));
     read_numbers(json, t);
     read_operation(json, t);
+    (void)cl_json_u64(json, "session", &t->session);
     bool ok = t->kind != 0 && cl_json_u64(json, "revision", &t->revision) &&
-              cl_json_u64(json, "session", &t->session) &&
               cl_json_u64(json, "partition", &t->partition) &&
               cl_json_text(json, "keyspace", t->keyspace, sizeof t->keyspace);
     ok = ok && read_must_have(json, t) && read_bounds(json, t);
-    ok = ok && (t->kind != CADASTRE_GRANT ||
-                (t->role != CADASTRE_ROLE_NONE && t->epoch != CADASTRE_NONE &&
-                 (t->role != CADASTRE_ROLE_PRIMARY || t->authority != 0)));
+    ok = ok && (t->kind != CADASTRE_GRANT || grant_ok(t)) &&
+         (t->kind != CADASTRE_CLEANUP || t->duty != CADASTRE_NONE);
     if (!ok) {
         cadastre_task_free(t);
         return NULL;

@@ -46,10 +46,47 @@ static void machine_drop_result(void *ctx, void *result)
     result_unref(result);
 }
 
+static void note_log_time(struct control *c)
+{
+    uint64_t time_ms = directory_state(c->parts.directory)->time_ms;
+    if (time_ms != c->seen_time_ms) {
+        c->seen_time_ms = time_ms;
+        c->seen_mono_ms = clock_mono_ms();
+    }
+}
+
+/* Tells the replica where its peers are when the member table has changed. Not before it runs: what
+ * a start finds in an old snapshot is older than what the replica kept. */
+static void note_servers(struct control *c)
+{
+    const struct ptree *servers = &directory_state(c->parts.directory)->servers;
+    if (c->replica == NULL || servers->root == c->seen_servers) {
+        return;
+    }
+    struct replica_peer peers[REPLICA_SERVERS_MAX];
+    struct ptree_iter it;
+    const struct dir_server *s;
+    unsigned count = 0;
+    for (ptree_seek(servers, slice_of(NULL, 0), &it);
+         (s = ptree_iter_get(&it, NULL)) != NULL && count < REPLICA_SERVERS_MAX;
+         ptree_iter_next(&it)) {
+        if (!s->removed) {
+            struct replica_peer *p = &peers[count++];
+            p->id = s->id;
+            (void)snprintf(p->raft_address, sizeof p->raft_address, "%s", s->raft_address);
+        }
+    }
+    if (replica_locate(c->replica, peers, count)) {
+        c->seen_servers = servers->root;
+    }
+}
+
 static void machine_applied(void *ctx, uint64_t index)
 {
     struct control *c = ctx;
     (void)index;
+    note_log_time(c);
+    note_servers(c);
     directory_publish(c->parts.directory);
     if (c->replica != NULL) {
         replica_hold(c->replica, store_lag(c->parts.store) > STORE_QUEUE_MAX / 2);
@@ -94,6 +131,8 @@ static int machine_restore(void *ctx, const uint8_t *bytes, size_t len)
         log_event(LOG_ERROR, "snapshot.damaged", "detail=\"%s\"", e.detail);
         return -1;
     }
+    note_log_time(c);
+    note_servers(c);
     const struct dir_view *state = directory_state(c->parts.directory);
     log_event(LOG_INFO, "snapshot.restored", "index=%" PRIu64 " revision=%" PRIu64 " bytes=%zu",
               state->applied_index, state->revision, len);
@@ -110,6 +149,24 @@ static void leadership_changed(void *arg)
     control_sample(c);
 }
 
+/* The wall clock, as far as it may be believed. Log time never goes back, and retention counts in
+ * it: one leader whose clock is a day ahead would make every stored outcome of a command expire at
+ * once. Who has followed another leader knows about what time it is; who has not (after a start of
+ * all) has only its own clock. */
+static uint64_t believed_wall_ms(const struct control *c)
+{
+    uint64_t wall = clock_wall_ms();
+    uint64_t most = c->seen_time_ms + (clock_mono_ms() - c->seen_mono_ms) + CONTROL_LEAP_MS;
+    if (atomic_load(&c->heard_ms) == 0 || c->seen_time_ms == 0 || wall <= most) {
+        return wall;
+    }
+    log_event(LOG_WARN, "clock.ahead",
+              "ahead_ms=%" PRIu64
+              " reason=\"this server's clock is far ahead of the last leader's\"",
+              wall - most + CONTROL_LEAP_MS);
+    return most;
+}
+
 static void machine_leadership(void *ctx, bool active, uint64_t term)
 {
     struct control *c = ctx;
@@ -119,8 +176,10 @@ static void machine_leadership(void *ctx, bool active, uint64_t term)
     c->placing = false;
     if (active) {
         heartbeat_on_active(c);
+        operations_on_active(c);
     }
-    uint64_t wall = clock_wall_ms(), known = directory_state(c->parts.directory)->time_ms;
+    uint64_t wall = active ? believed_wall_ms(c) : 0;
+    uint64_t known = directory_state(c->parts.directory)->time_ms;
     c->anchor_time_ms = wall > known ? wall : known;
     c->anchor_mono_ms = clock_mono_ms();
     c->check_ms = c->last_command_ms = c->anchor_mono_ms;
@@ -197,6 +256,7 @@ static void on_sample(uv_timer_t *timer)
     control_sample(c);
     c->sampled_ms = clock_mono_ms();
     heartbeat_on_sample(c);
+    operations_on_sample(c);
     duties_on_sample(c);
 }
 

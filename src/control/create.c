@@ -155,8 +155,7 @@ enum err_code control_create_keyspace(struct control *c,
     ASSERT(create->body_case == CADASTRE__COMMAND__BODY_KEYSPACE_CREATE);
     const Cadastre__KeyspaceCreate *body = create->keyspace_create;
     bool chunked =
-        bound_count > 0 ||
-        (body->scheme == DIR_SCHEME_HASH && body->partitions > DIR_CREATE_BATCH);
+        bound_count > 0 || (body->scheme == DIR_SCHEME_HASH && body->partitions > DIR_CREATE_BATCH);
     if (!chunked) {
         return control_submit(c, create, done, arg);
     }

@@ -12,16 +12,20 @@
 #include <uv.h>
 
 enum {
-    CONTROL_SAMPLE_MS = 50,          /* status is copied so often */
-    CONTROL_TICK_MS = 600000,        /* an idle directory's log time moves on so often */
-    CONTROL_CHECK_ENTRIES = 4096,    /* entries between two state checks */
-    CONTROL_CHECK_MS = 60000,        /* or, when something was applied, so much time */
-    CONTROL_RECONCILE_MS = 500,      /* wanted and present membership are compared so often */
-    CONTROL_BUCKETS = 1024,          /* of the table of keys in flight */
+    CONTROL_SAMPLE_MS = 50,       /* status is copied so often */
+    CONTROL_TICK_MS = 600000,     /* an idle directory's log time moves on so often */
+    CONTROL_LEAP_MS = 900000,     /* a new leader's clock may be so far ahead of the last one's */
+    CONTROL_CHECK_ENTRIES = 4096, /* entries between two state checks */
+    CONTROL_CHECK_MS = 60000,     /* or, when something was applied, so much time */
+    CONTROL_RECONCILE_MS = 500,   /* wanted and present membership are compared so often */
+    CONTROL_BUCKETS = 1024,       /* of the table of keys in flight */
     CONTROL_CHUNK_BYTES = 768 << 10, /* bounds of one creation chunk; a command holds 1 MiB */
-    CONTROL_STALL_MS = 1000,         /* a loop that stood still so long may have missed heartbeats */
-    CONTROL_LAPSES_A_TURN = 64,      /* sessions whose end is proposed between two samples */
-    BEATS_BATCH_MS = 50,             /* heartbeats of this time share a confirmation */
+    CONTROL_STALL_MS = 1000,        /* a loop that stood still so long may have missed heartbeats */
+    CONTROL_LAPSES_A_TURN = 64,     /* sessions whose end is proposed between two samples */
+    CONTROL_OPERATIONS_MS = 100,    /* operations are looked through so often */
+    CONTROL_OPERATIONS_A_TURN = 16, /* commands proposed for them each time */
+    CONTROL_ASK_AGAIN_MS = 2000,    /* after which a command for one is proposed again */
+    BEATS_BATCH_MS = 50,            /* heartbeats of this time share a confirmation */
     CONTROL_NO_INDEX = 0
 };
 
@@ -39,20 +43,26 @@ struct control {
     /* Log time: anchor_time_ms was the time at anchor_mono_ms; it runs on by the monotonic clock.
      */
     uint64_t anchor_time_ms, anchor_mono_ms;
-    uint64_t last_command_ms; /* monotonic */
+    uint64_t seen_time_ms, seen_mono_ms; /* log time when it was last seen to move on, and when */
+    uint64_t last_command_ms;            /* monotonic */
+    const void *seen_servers; /* root of the member table that the replica was told; not followed */
     uint64_t check_index, check_ms;
     bool placing;                               /* a Place command is in flight */
     bool member_busy;                           /* a membership change is in flight */
     struct request *in_flight[CONTROL_BUCKETS]; /* by principal and idempotency key */
     uint64_t loop_lag_max_ms, sampled_ms;
 
-    struct leases leases;     /* this leader's count; changed by the loop thread alone */
-    uint64_t turned_boot_ms;  /* when the loop was last seen turning */
+    struct leases leases;    /* this leader's count; changed by the loop thread alone */
+    uint64_t turned_boot_ms; /* when the loop was last seen turning */
     struct beat *beats_waiting, *beats_riding; /* for the next confirmation; on the one in flight */
     bool beats_in_flight;
     uint64_t beats_sent_ms;
     uv_timer_t beats_timer;
     _Atomic uint64_t beats_queued, beats;
+
+    struct operation_timer *timers; /* of open operations, by id; owns */
+    uint64_t timer_count, timers_ms;
+    unsigned timer_proposals;
 
     _Atomic uint64_t queued; /* requests handed over and not answered */
     _Atomic uint64_t commands, refused, replayed, confirms;
@@ -112,6 +122,10 @@ void heartbeat_on_active(struct control *c);
 /* A command was applied. */
 void heartbeat_on_rows(struct control *c, const struct dir_effects *effects);
 void heartbeat_on_sample(struct control *c);
+
+/* --- operations.c --- */
+void operations_on_active(struct control *c);
+void operations_on_sample(struct control *c);
 
 /* --- duties.c: what a leader does unasked --- */
 void duties_after_apply(struct control *c);

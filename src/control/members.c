@@ -50,18 +50,22 @@ static const struct replica_member *present_member(const struct replica_status *
     return NULL;
 }
 
-/* Would a majority of the voters be connected, were `without` gone? This server counts itself. */
+/* Is a majority of the voters connected, and would one of the others be, were `without` gone? This
+ * server counts itself. The last voter never goes. */
 static bool majority_stays(const struct replica_status *s, uint64_t without)
 {
-    unsigned voters = 0, connected = 0;
+    unsigned voters = 0, connected = 0, others = 0, others_connected = 0;
     for (unsigned i = 0; i < s->member_count; i++) {
         const struct replica_member *m = &s->members[i];
+        bool heard = m->connected || m->id == s->id;
         if (m->voter) {
             voters++;
-            connected += m->id != without && (m->connected || m->id == s->id);
+            connected += heard;
+            others += m->id != without;
+            others_connected += heard && m->id != without;
         }
     }
-    return connected > voters / 2 || voters == 1;
+    return connected > voters / 2 && others > 0 && others_connected > others / 2;
 }
 
 /* The table has changed: the outcome is its result; the configuration follows at the next
@@ -113,6 +117,13 @@ static void run_remove(struct member_request *m)
     }
 }
 
+/* One that is there already keeps its role: it may be told to have moved. */
+static void run_add(struct member_request *m, uint32_t role)
+{
+    const struct dir_server *known = wanted_server(m->control, m->peer.id);
+    propose_put(m, &m->peer, known != NULL && !known->removed ? known->role : role);
+}
+
 static void run_role(struct member_request *m, uint32_t role)
 {
     const struct dir_server *known = wanted_server(m->control, m->peer.id);
@@ -133,9 +144,24 @@ static enum err_code refuse_loss(const struct control *c, const struct dir_serve
 {
     struct replica_status status;
     replica_status(c->replica, &status);
-    bool safe = known->role != ROLE_VOTER ||
-                (status.member_count > 1 && majority_stays(&status, known->id));
+    bool safe = known->role != ROLE_VOTER || majority_stays(&status, known->id);
     return safe ? ERR_OK : ERR_QUORUM_AT_RISK;
+}
+
+/* A member that asks to be added again is told to have moved when its address is another. Not while
+ * it is heard from where it was: then two processes share its id. */
+static enum err_code refuse_move(const struct control *c,
+                                 const struct dir_server *known,
+                                 const struct replica_peer *peer)
+{
+    struct replica_status status;
+    if (strcmp(known->raft_address, peer->raft_address) == 0 ||
+        memcmp(known->instance, peer->instance, sizeof known->instance) != 0) {
+        return ERR_OK; /* apply decides */
+    }
+    replica_status(c->replica, &status);
+    const struct replica_member *m = present_member(&status, known->id);
+    return m != NULL && m->connected ? ERR_MEMBERSHIP_BUSY : ERR_OK;
 }
 
 /* Why the verb can't be taken, or ERR_OK. */
@@ -153,6 +179,7 @@ static enum err_code refuse(const struct member_request *m)
         return m->peer.id == 0 || present ? ERR_OK : ERR_SERVER_NOT_FOUND;
     case CONTROL_ADD_VOTER:
     case CONTROL_ADD_OBSERVER:
+        return present ? refuse_move(m->control, known, &m->peer) : ERR_OK;
     case CONTROL_SNAPSHOT:
         break;
     }
@@ -179,10 +206,10 @@ static void member_run(void *arg)
     }
     switch (m->verb) {
     case CONTROL_ADD_VOTER:
-        propose_put(m, &m->peer, ROLE_VOTER);
+        run_add(m, ROLE_VOTER);
         break;
     case CONTROL_ADD_OBSERVER:
-        propose_put(m, &m->peer, ROLE_OBSERVER);
+        run_add(m, ROLE_OBSERVER);
         break;
     case CONTROL_PROMOTE:
         run_role(m, ROLE_VOTER);

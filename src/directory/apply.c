@@ -57,6 +57,11 @@ static const struct handler handlers[BODY_LAST - BODY_FIRST + 1] = {
     [BODY(NODE_SCHEDULING) - BODY_FIRST] = {"node_scheduling", apply_node_scheduling},
     [BODY(INSYNC_CHANGE) - BODY_FIRST] = {"insync_change", apply_insync_change},
     [BODY(FORCED_FAILOVER) - BODY_FIRST] = {"forced_failover", apply_forced_failover},
+    [BODY(OPERATION_START) - BODY_FIRST] = {"operation_start", apply_operation_start},
+    [BODY(OPERATION_ADMIT) - BODY_FIRST] = {"operation_admit", apply_operation_admit},
+    [BODY(OPERATION_REPORT) - BODY_FIRST] = {"operation_report", apply_operation_report},
+    [BODY(OPERATION_VERB) - BODY_FIRST] = {"operation_verb", apply_operation_verb},
+    [BODY(OPERATION_TIMEOUT) - BODY_FIRST] = {"operation_timeout", apply_operation_timeout},
     [BODY(DUTY_DONE) - BODY_FIRST] = {"duty_done", apply_duty_done},
 };
 
@@ -66,8 +71,7 @@ static const struct handler *handler_of(const Cadastre__Command *cmd)
     if (body < BODY_FIRST || body > BODY_LAST) {
         return NULL;
     }
-    const struct handler *h = &handlers[body - BODY_FIRST];
-    return h->fn != NULL ? h : NULL;
+    return &handlers[body - BODY_FIRST];
 }
 
 static void *decode_alloc(void *arg, size_t size)

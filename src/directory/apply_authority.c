@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who counts: what a primary asks of its replicas, and what a person forces. */
 #include "base/mem.h"
-#include "directory/internal.h"
+#include "directory/operation.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -23,6 +23,11 @@ static enum err_code check_primary(struct apply *a, struct dir_partition *p)
     }
     if (owner->session != m->session || !view_node_is_live(owner)) {
         return err_set(&a->err, ERR_SESSION_ENDED, "session %" PRIu64 " has ended", m->session);
+    }
+    if (m->has_mod_revision && m->mod_revision < p->mod_revision) {
+        a->current_revision = p->mod_revision;
+        return err_set_at(&a->err, ERR_STALE_REVISION, "/mod_revision",
+                          "the partition changed at revision %" PRIu64, p->mod_revision);
     }
     return ERR_OK;
 }
@@ -48,6 +53,12 @@ read_roles(struct apply *a, const struct dir_partition *p, struct dir_replica *r
         }
         if (p->replicas[at].role == DIR_ROLE_ASYNC && !view_node_is_live(n)) {
             return err_set_at(&a->err, ERR_INVALID_REQUEST, pointer, "it has no session");
+        }
+        /* Session and epoch do not order two changes: one that was sent before the node was
+         * dropped, and comes late, must not count it again (docs/adr/0009). */
+        if (p->replicas[at].role == DIR_ROLE_ASYNC && !m->has_mod_revision) {
+            return err_set_at(&a->err, ERR_INVALID_REQUEST, "/mod_revision",
+                              "is needed to count \"%s\" as in sync again", n->name);
         }
         if (at > 0) { /* the primary may name itself */
             replicas[at].role = DIR_ROLE_SYNC;
@@ -150,9 +161,11 @@ enum err_code apply_forced_failover(struct apply *a)
         return code;
     }
     uint64_t id = p->id;
+    uint8_t key[8];
+    operation_dropped(a, p, "failover");
+    p = ptree_get(&a->s->partitions, ptree_u64_key(id, key));
     (void)operation_done(a, p, DIR_OPERATION_FAILOVER, to, m->reason);
     grant_to(a, p, partition_copy_on(p, to->id), DIR_CHANGE_FAILOVER);
-    uint8_t key[8];
     parts_add(&a->routes, dir_ref(ptree_get(&a->s->partitions, ptree_u64_key(id, key))));
     a->changed = true;
     a->kind = DIR_CHANGE_FAILOVER;

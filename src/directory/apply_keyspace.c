@@ -564,6 +564,21 @@ enum err_code apply_keyspace_patch(struct apply *a)
     return ERR_OK;
 }
 
+/* Operations that run in it have to end first. */
+static enum err_code check_idle(struct apply *a, const struct dir_keyspace *ks)
+{
+    const struct dir_partition *p;
+    struct ptree_iter it;
+    for (ptree_seek(state_map(a->s, ks->id), slice_of(NULL, 0), &it);
+         (p = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
+        if (p->operation != 0) {
+            return err_set(&a->err, ERR_KEYSPACE_BUSY,
+                           "operation %" PRIu64 " holds partition %" PRIu64, p->operation, p->id);
+        }
+    }
+    return ERR_OK;
+}
+
 enum err_code apply_keyspace_delete(struct apply *a)
 {
     const struct dir_keyspace *ks;
@@ -572,6 +587,10 @@ enum err_code apply_keyspace_delete(struct apply *a)
         return code;
     }
     apply_subject(a, "keyspace=%s", ks->name);
+    code = check_idle(a, ks);
+    if (code != ERR_OK) {
+        return code;
+    }
     a->keyspace = dir_ref(state_keyspace(a->s, ks->id));
     remove_keyspace(a, ks, apply_touch(a, ks->id, DIR_CHANGE_DELETE));
     a->changed = true;

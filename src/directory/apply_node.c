@@ -3,7 +3,7 @@
 #include "base/assert.h"
 #include "base/mem.h"
 #include "base/parse.h"
-#include "directory/internal.h"
+#include "directory/operation.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -198,6 +198,13 @@ settle(struct apply *a, const struct dir_node *old, const struct copies *copies,
     int at = partition_copy_on(p, old->id);
     const struct dir_replica *r = &p->replicas[at];
     bool holds = copies_hold(copies, p, r);
+    operation_registered(a, p, view_node_by_id(a->s, old->id), holds);
+    p = ptree_get(&a->s->partitions, ptree_u64_key(id, key));
+    at = partition_copy_on(p, old->id);
+    if (at < 0) {
+        return; /* it was a candidate's, and is given up */
+    }
+    r = &p->replicas[at];
     uint64_t proven = a->cmd->node_put->previous_session;
     if (r->role == DIR_ROLE_PRIMARY) {
         if (p->session == proven || (old->is_static && p->session == old->session)) {
@@ -359,7 +366,13 @@ enum err_code apply_node_delete(struct apply *a)
     struct part_list held = {NULL, 0, 0};
     grant_held(a->s, n, &held);
     for (uint64_t i = 0; i < held.count; i++) {
-        drop_copy(a, held.items[i], n);
+        uint8_t key[8];
+        operation_dropped(a, held.items[i], "node_removed");
+        struct dir_partition *p =
+            ptree_get(&a->s->partitions, ptree_u64_key(held.items[i]->id, key));
+        if (partition_copy_on(p, n->id) >= 0) {
+            drop_copy(a, p, n);
+        }
     }
     a->kind = held.count > 0 ? DIR_CHANGE_LOST : 0;
     parts_close(&held);

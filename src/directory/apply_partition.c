@@ -142,6 +142,9 @@ enum err_code apply_split(struct apply *a)
         code = apply_expect_epoch(a, p, m->has_expect_epoch, m->expect_epoch);
     }
     if (code == ERR_OK) {
+        code = operation_check_free(a, p);
+    }
+    if (code == ERR_OK) {
         code = check_split(a, p);
     }
     if (code != ERR_OK) {
@@ -265,6 +268,12 @@ enum err_code apply_merge(struct apply *a)
     }
     if (code == ERR_OK) {
         a->partition = p->id;
+        code = operation_check_free(a, p);
+    }
+    if (code == ERR_OK) {
+        code = operation_check_free(a, q);
+    }
+    if (code == ERR_OK) {
         code = check_merge(a, p, q);
     }
     if (code != ERR_OK) {
@@ -374,6 +383,9 @@ enum err_code apply_reassign(struct apply *a)
     struct dir_partition *p;
     const struct dir_node *to = NULL;
     enum err_code code = apply_find_partition(a, a->cmd->reassign->partition, &p);
+    if (code == ERR_OK) {
+        code = operation_check_free(a, p);
+    }
     if (code == ERR_OK) {
         code = check_reassign(a, p, &to);
     }

@@ -194,25 +194,40 @@ static bool in_range(uint64_t v, uint64_t min, uint64_t max)
     return v >= min && v <= max;
 }
 
+/* What concerns movement: any time but none, and a lag that can be reached. */
+static const char *wrong_movement(const struct dir_settings *s)
+{
+    if (!in_range(s->stage_timeout_ms, 1, RETENTION_MS_MAX)) {
+        return "/stage_timeout_ms";
+    }
+    if (!in_range(s->dual_write_max_ms, 1, RETENTION_MS_MAX)) {
+        return "/dual_write_max_ms";
+    }
+    if (!in_range(s->fence_max_ms, 1, RETENTION_MS_MAX)) {
+        return "/fence_max_ms";
+    }
+    if (!in_range(s->validation_window_ms, 0, RETENTION_MS_MAX)) {
+        return "/validation_window_ms";
+    }
+    return in_range(s->cutover_lag_bytes, 0, DIR_REVISION_MAX) ? NULL : "/cutover_lag_bytes";
+}
+
 enum err_code apply_settings_patch(struct apply *a)
 {
     const Cadastre__SettingsPatch *m = a->cmd->settings_patch;
     struct dir_settings next = a->s->settings;
-    if (m->has_history_retention_ms) {
-        next.history_retention_ms = m->history_retention_ms;
-    }
-    if (m->has_history_max) {
-        next.history_max = m->history_max;
-    }
-    if (m->has_dedupe_retention_ms) {
-        next.dedupe_retention_ms = m->dedupe_retention_ms;
-    }
-    if (m->has_lease_ms) {
-        next.lease_ms = m->lease_ms;
-    }
-    if (m->has_heartbeat_ms) {
-        next.heartbeat_ms = m->heartbeat_ms;
-    }
+#define X(field) next.field = m->has_##field ? m->field : next.field;
+    X(history_retention_ms)
+    X(history_max)
+    X(dedupe_retention_ms)
+    X(lease_ms)
+    X(heartbeat_ms)
+    X(stage_timeout_ms)
+    X(dual_write_max_ms)
+    X(fence_max_ms)
+    X(validation_window_ms)
+    X(cutover_lag_bytes)
+#undef X
     const char *pointer = NULL;
     if (!in_range(next.history_retention_ms, RETENTION_MS_MIN, RETENTION_MS_MAX)) {
         pointer = "/history_retention_ms";
@@ -224,6 +239,8 @@ enum err_code apply_settings_patch(struct apply *a)
         pointer = "/lease_ms";
     } else if (!in_range(next.heartbeat_ms, 1, next.lease_ms / 2)) {
         pointer = "/heartbeat_ms"; /* one may get lost */
+    } else {
+        pointer = wrong_movement(&next);
     }
     if (pointer != NULL) {
         return err_set_at(&a->err, ERR_INVALID_SETTINGS, pointer, "it is out of range");

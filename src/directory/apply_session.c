@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How sessions end, and what people say of nodes. */
 #include "base/mem.h"
-#include "directory/internal.h"
+#include "directory/operation.h"
 
 #include <inttypes.h>
 
@@ -20,6 +20,8 @@ static void release_all(struct apply *a, const struct dir_node *n, const struct 
             p->session <= e->upto) {
             grant_release(a, p, true);
             a->kind = DIR_CHANGE_LAPSE;
+        } else if (n->ended) {
+            operation_session_ended(a, p, n);
         }
     }
     parts_close(&held);
@@ -57,8 +59,8 @@ enum err_code apply_session_end(struct apply *a)
     apply_subject(a, "node=%s session=%" PRIu64 " %s", n->name, m->session,
                   m->released ? "released" : "lapsed");
     a->session = m->session;
-    bool of_static = n->is_static && m->session == n->session;
-    if (m->session > n->session || m->session == 0 || of_static) {
+    bool unending = m->session == n->session && n->is_static;
+    if (m->session > n->session || m->session == 0 || unending) {
         return err_set(&a->err, ERR_SESSION_ENDED, "\"%s\" has no session %" PRIu64, n->name,
                        m->session);
     }

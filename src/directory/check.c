@@ -3,7 +3,7 @@
  * nothing is taken from an index that is itself in question. Rules: docs/ARCHITECTURE.md,
  * "Invariants". */
 #include "base/mem.h"
-#include "directory/internal.h"
+#include "directory/operation.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -120,6 +120,18 @@ static void check_grant(struct checker *c, const struct dir_partition *p)
     }
 }
 
+static void check_copy(struct checker *c, const struct dir_partition *p, uint8_t i)
+{
+    const struct dir_replica *r = &p->replicas[i];
+    uint8_t key[16];
+    if (ptree_get(&c->v->by_node, state_pair_key(r->node, p->id, key)) == NULL) {
+        wrong(c, "partition %" PRIu64 ": node %" PRIu64 " does not know its copy", p->id, r->node);
+    }
+    if (!is_revision(c, r->copy)) {
+        wrong(c, "partition %" PRIu64 ": copy %u has no id", p->id, i);
+    }
+}
+
 static void check_replicas(struct checker *c, const struct dir_partition *p)
 {
     c->copies += p->replica_count;
@@ -130,14 +142,7 @@ static void check_replicas(struct checker *c, const struct dir_partition *p)
         } else {
             counts_add(&c->counts, r->node, 1);
         }
-        uint8_t key[16];
-        if (ptree_get(&c->v->by_node, state_pair_key(r->node, p->id, key)) == NULL) {
-            wrong(c, "partition %" PRIu64 ": node %" PRIu64 " does not know its copy", p->id,
-                  r->node);
-        }
-        if (!is_revision(c, r->copy)) {
-            wrong(c, "partition %" PRIu64 ": copy %u has no id", p->id, i);
-        }
+        check_copy(c, p, i);
         if (partition_copy_on(p, r->node) != i) {
             wrong(c, "partition %" PRIu64 ": two copies on node %" PRIu64, p->id, r->node);
         }
@@ -202,6 +207,10 @@ static void check_partition(struct checker *c, const struct dir_partition *p)
     }
     check_replicas(c, p);
     check_grant(c, p);
+    const char *of_operation = check_partition_operation(c->v, p);
+    if (of_operation != NULL) {
+        wrong(c, "partition %" PRIu64 ": %s", p->id, of_operation);
+    }
     check_parents(c, p);
 }
 
@@ -427,6 +436,27 @@ static void check_dedupe(struct checker *c)
     }
 }
 
+static void check_duties(struct checker *c)
+{
+    const struct dir_view *v = c->v;
+    struct ptree_iter it;
+    struct slice key;
+    const struct dir_duty *d;
+    EACH(&v->duties, it, key, d)
+    {
+        uint8_t pair[16];
+        add_hash(c, &d->object);
+        if (!key_is(key, d->id) || !is_id(c, d->id) || !is_revision(c, d->revision) ||
+            !is_revision(c, d->copy) || by_id(&v->nodes, d->node) == NULL ||
+            ptree_get(&v->duties_by_node, state_pair_key(d->node, d->id, pair)) != d) {
+            wrong(c, "duty %" PRIu64 ": it does not fit", d->id);
+        }
+    }
+    if (v->duties.count != v->duties_by_node.count) {
+        wrong(c, "the index of duties has another size");
+    }
+}
+
 static void check_rest(struct checker *c)
 {
     const struct dir_view *v = c->v;
@@ -450,21 +480,12 @@ static void check_rest(struct checker *c)
             o->epoch_after > o->revision) {
             wrong(c, "operation %" PRIu64 ": its id or revisions are out of range", o->id);
         }
-    }
-    const struct dir_duty *d;
-    EACH(&v->duties, it, key, d)
-    {
-        uint8_t pair[16];
-        add_hash(c, &d->object);
-        if (!key_is(key, d->id) || !is_id(c, d->id) || !is_revision(c, d->revision) ||
-            !is_revision(c, d->copy) || by_id(&v->nodes, d->node) == NULL ||
-            ptree_get(&v->duties_by_node, state_pair_key(d->node, d->id, pair)) != d) {
-            wrong(c, "duty %" PRIu64 ": it does not fit", d->id);
+        const char *why = check_operation(v, o);
+        if (why != NULL) {
+            wrong(c, "operation %" PRIu64 ": %s", o->id, why);
         }
     }
-    if (v->duties.count != v->duties_by_node.count) {
-        wrong(c, "the index of duties has another size");
-    }
+    check_duties(c);
 }
 
 uint64_t dir_check(const struct dir_view *v,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cleanup duties: copies that their nodes have to delete (docs/movement.md, 12). */
 #include "base/mem.h"
-#include "directory/internal.h"
+#include "directory/operation.h"
 
 #include <inttypes.h>
 
@@ -38,8 +38,26 @@ void duty_drop_all(struct apply *a, uint64_t node)
 {
     const struct dir_duty *d;
     while ((d = next_duty(a->s, node)) != NULL) {
+        const struct dir_operation *o = view_operation(a->s, d->operation);
+        if (o != NULL && o->stage == DIR_STAGE_CLEANUP && o->leaving == node) {
+            operation_cleaned(a, o, 0, 0);
+        }
         apply_remove(a, d);
     }
+}
+
+const struct dir_duty *duty_of_operation(const struct dir_view *s, const struct dir_operation *o)
+{
+    const struct dir_duty *d;
+    struct ptree_iter it;
+    uint8_t key[16];
+    for (ptree_seek(&s->duties_by_node, state_pair_key(o->leaving, 0, key), &it);
+         (d = ptree_iter_get(&it, NULL)) != NULL && d->node == o->leaving; ptree_iter_next(&it)) {
+        if (d->operation == o->id) {
+            return d;
+        }
+    }
+    return NULL;
 }
 
 enum err_code apply_duty_done(struct apply *a)
@@ -62,6 +80,10 @@ enum err_code apply_duty_done(struct apply *a)
     if (d->copy != m->copy) {
         return err_set_at(&a->err, ERR_INVALID_REQUEST, "/copy",
                           "the duty is about copy %" PRIu64 ", not %" PRIu64, d->copy, m->copy);
+    }
+    const struct dir_operation *o = d->operation != 0 ? view_operation(a->s, d->operation) : NULL;
+    if (o != NULL && o->stage == DIR_STAGE_CLEANUP && o->leaving == n->id) {
+        operation_cleaned(a, o, 0, m->deleted_bytes);
     }
     counts_add(&a->counts, n->id, 0);
     apply_remove(a, d);

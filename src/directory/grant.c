@@ -3,7 +3,7 @@
  * (docs/movement.md, "Sessions and leases"). Every change of a primary but a move's own goes
  * through here. */
 #include "base/assert.h"
-#include "directory/internal.h"
+#include "directory/operation.h"
 
 bool view_node_is_live(const struct dir_node *n)
 {
@@ -101,17 +101,29 @@ static int heir(const struct apply *a, const struct dir_partition *p)
     return -1;
 }
 
+/* As the state has it now: an operation may have changed it in this very command. */
+static const struct dir_partition *again(const struct apply *a, const struct dir_partition *p)
+{
+    uint8_t key[8];
+    return ptree_get(&a->s->partitions, ptree_u64_key(p->id, key));
+}
+
 void grant_release(struct apply *a, const struct dir_partition *p, bool holds)
 {
     ASSERT(partition_has_primary(p));
     const struct dir_node *owner = view_node_by_id(a->s, p->replicas[0].node);
-    int next = heir(a, p);
     if (holds && view_node_is_live(owner)) {
-        grant_to(a, p, 0, DIR_CHANGE_GRANT);
-    } else if (next >= 0) {
-        grant_to(a, p, next, DIR_CHANGE_FAILOVER);
+        operation_regranted(a, p);
+        grant_to(a, again(a, p), 0, DIR_CHANGE_GRANT);
+    } else if (operation_forward(a, p)) {
+        return;
+    } else if (heir(a, p) >= 0) {
+        operation_dropped(a, p, "source_lapsed");
+        p = again(a, p);
+        grant_to(a, p, heir(a, p), DIR_CHANGE_FAILOVER);
     } else {
-        grant_to_nobody(a, p, holds);
+        operation_stranded(a, p);
+        grant_to_nobody(a, again(a, p), holds);
     }
 }
 
@@ -120,6 +132,13 @@ void grant_recover(struct apply *a, const struct dir_partition *p)
     int next = heir(a, p);
     if (!partition_has_primary(p) && p->holds_data && next >= 0) {
         bool back = p->home == p->replicas[next].node;
+        if (back) {
+            operation_regranted(a, p);
+        } else {
+            operation_dropped(a, p, "source_lapsed");
+        }
+        p = again(a, p);
+        next = heir(a, p);
         grant_to(a, p, next, back ? DIR_CHANGE_GRANT : DIR_CHANGE_FAILOVER);
     }
 }

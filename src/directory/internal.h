@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of the state machine: one command on one state. For src/directory/ and its tests alone.
+/* The inside of the state machine: one command on one state. For src/directory/ and its tests
+ * alone.
  *
- * apply_run() is the whole of it, and a function of its arguments: directory_apply() runs it on the working state,
- * directory_try() on a copy that it throws away. A handler validates everything before it changes anything. */
+ * apply_run() is the whole of it, and a function of its arguments: directory_apply() runs it on the
+ * working state, directory_try() on a copy that it throws away. A handler validates everything
+ * before it changes anything. */
 #ifndef DIRECTORY_INTERNAL_H
 #define DIRECTORY_INTERNAL_H
 
@@ -79,12 +81,13 @@ void state_close(struct dir_view *s);
 /* O(1): shares the trees. */
 void state_copy(const struct dir_view *from, struct dir_view *ret_to);
 
-/* Puts a row into its table and indexes; takes over the reference. Returns the row that it replaced, with its
- * reference, or NULL. Neither knows the hash. */
+/* Puts a row into its table and indexes; takes over the reference. Returns the row that it
+ * replaced, with its reference, or NULL. Neither knows the hash. */
 struct dir_object *state_put(struct dir_view *s, struct dir_object *row) MUST_CHECK;
 /* Removes the row of the same kind and id. Returns it with its reference; it must be there. */
 struct dir_object *state_remove(struct dir_view *s, const struct dir_object *row) MUST_CHECK;
-/* Takes a keyspace's map out of the index; its partitions are still in their table. NULL when there is none. */
+/* Takes a keyspace's map out of the index; its partitions are still in their table. NULL when there
+ * is none. */
 struct dir_map *state_detach_map(struct dir_view *s, uint64_t keyspace);
 
 struct hash128 state_scalar_hash(const struct dir_view *s);
@@ -222,11 +225,21 @@ enum err_code apply_node_scheduling(struct apply *a) MUST_CHECK;
 enum err_code apply_insync_change(struct apply *a) MUST_CHECK;
 enum err_code apply_forced_failover(struct apply *a) MUST_CHECK;
 
+enum err_code apply_operation_start(struct apply *a) MUST_CHECK;
+enum err_code apply_operation_admit(struct apply *a) MUST_CHECK;
+enum err_code apply_operation_report(struct apply *a) MUST_CHECK;
+enum err_code apply_operation_verb(struct apply *a) MUST_CHECK;
+enum err_code apply_operation_timeout(struct apply *a) MUST_CHECK;
+
+/* ERR_PARTITION_BUSY with the operation that holds p. */
+enum err_code operation_check_free(struct apply *a, struct dir_partition *p) MUST_CHECK;
+
 /* --- apply_partition.c --- */
 
-/* The live partition of this id in a keyspace that can be seen. For a retired id the refusal carries what is there
- * now. */
-enum err_code apply_find_partition(struct apply *a, uint64_t id, struct dir_partition **ret_p) MUST_CHECK;
+/* The live partition of this id in a keyspace that can be seen. For a retired id the refusal
+ * carries what is there now. */
+enum err_code
+apply_find_partition(struct apply *a, uint64_t id, struct dir_partition **ret_p) MUST_CHECK;
 enum err_code apply_expect_epoch(struct apply *a,
                                  struct dir_partition *p,
                                  bool has_expected,
@@ -240,8 +253,8 @@ void apply_show_present(struct apply *a, struct dir_partition *p);
 bool grant_is_leased(const struct dir_view *s, const struct dir_partition *p);
 /* Makes this copy's node the primary, in its present session, at the command's epoch. */
 void grant_to(struct apply *a, const struct dir_partition *p, int copy, enum dir_change_kind cause);
-/* The session that p is granted to is no more: to the node's next session, else to a live sync replica, else to
- * nobody. `holds`: the primary's copy is still there. */
+/* The session that p is granted to is no more: to the node's next session, else to a live sync
+ * replica, else to nobody. `holds`: the primary's copy is still there. */
 void grant_release(struct apply *a, const struct dir_partition *p, bool holds);
 /* If p has no primary: to a live sync replica, when there is one. */
 void grant_recover(struct apply *a, const struct dir_partition *p);
@@ -279,7 +292,9 @@ struct copies;
 struct copies *copies_read(const struct dir_view *s, const Cadastre__NodePut *m);
 void copies_free(struct copies *c);
 /* Whether the node's copy of p is among them; true when the registration says nothing of copies. */
-bool copies_hold(const struct copies *c, const struct dir_partition *p, const struct dir_replica *r);
+bool copies_hold(const struct copies *c,
+                 const struct dir_partition *p,
+                 const struct dir_replica *r);
 
 /* --- place.c --- */
 
@@ -290,8 +305,8 @@ void placer_free(struct placer *p);
 uint8_t placer_pick(struct placer *p,
                     const struct dir_keyspace *ks,
                     struct dir_replica out[DIR_REPLICAS_MAX]);
-/* Gives owners to partitions that wait for one, DIR_PLACE_BATCH at the most; of one keyspace, or (0) of all. Returns
- * how many got one. */
+/* Gives owners to partitions that wait for one, DIR_PLACE_BATCH at the most; of one keyspace, or
+ * (0) of all. Returns how many got one. */
 uint64_t place_waiting(struct apply *a, uint64_t keyspace);
 bool place_equal(const struct dir_placement *a, const struct dir_placement *b);
 bool place_allows(const struct dir_placement *placement, const struct dir_node *n);
@@ -319,8 +334,7 @@ enum err_code valid_labels(struct err *e,
                            Cadastre__Label **in,
                            size_t count,
                            struct dir_label *out) MUST_CHECK;
-enum err_code valid_placement(struct err *e,
-                              const Cadastre__Placement *in,
-                              struct dir_placement *out) MUST_CHECK;
+enum err_code
+valid_placement(struct err *e, const Cadastre__Placement *in, struct dir_placement *out) MUST_CHECK;
 
 #endif

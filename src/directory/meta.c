@@ -8,7 +8,7 @@
 
 enum {
     CLUSTER_SIZE = 32,
-    SCALARS = 10 + 2 * DIR_MARKS_MAX,
+    SCALARS = 15 + 2 * DIR_MARKS_MAX,
     META_SIZE = CLUSTER_SIZE + 8 * SCALARS
 };
 
@@ -33,6 +33,11 @@ void dir_meta_encode(const struct dir_view_meta *m, struct buf *out)
     put(out, m->settings.dedupe_retention_ms);
     put(out, m->settings.lease_ms);
     put(out, m->settings.heartbeat_ms);
+    put(out, m->settings.stage_timeout_ms);
+    put(out, m->settings.dual_write_max_ms);
+    put(out, m->settings.fence_max_ms);
+    put(out, m->settings.validation_window_ms);
+    put(out, m->settings.cutover_lag_bytes);
     for (int i = 0; i < DIR_MARKS_MAX; i++) {
         put(out, m->marks[i].at_ms);
         put(out, m->marks[i].revision);
@@ -67,6 +72,11 @@ enum err_code dir_meta_decode(struct slice bytes, struct dir_view_meta *ret_meta
     m.settings.dedupe_retention_ms = get(&at);
     m.settings.lease_ms = get(&at);
     m.settings.heartbeat_ms = get(&at);
+    m.settings.stage_timeout_ms = get(&at);
+    m.settings.dual_write_max_ms = get(&at);
+    m.settings.fence_max_ms = get(&at);
+    m.settings.validation_window_ms = get(&at);
+    m.settings.cutover_lag_bytes = get(&at);
     for (int i = 0; i < DIR_MARKS_MAX; i++) {
         m.marks[i].at_ms = get(&at);
         m.marks[i].revision = get(&at);

@@ -11,6 +11,7 @@
     X(partition)                                                                                   \
     X(source)                                                                                      \
     X(destination)                                                                                 \
+    X(leaving)                                                                                     \
     X(epoch_before)                                                                                \
     X(epoch_after)                                                                                 \
     X(revision)                                                                                    \

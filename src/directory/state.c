@@ -17,6 +17,11 @@ void state_init(struct dir_view *s)
     s->settings.dedupe_retention_ms = UINT64_C(24) * 3600 * 1000;
     s->settings.lease_ms = 10000;
     s->settings.heartbeat_ms = 3000;
+    s->settings.stage_timeout_ms = 600000;
+    s->settings.dual_write_max_ms = 60000;
+    s->settings.fence_max_ms = 30000;
+    s->settings.validation_window_ms = 600000;
+    s->settings.cutover_lag_bytes = 1 << 20;
     hash128_add(&s->hash, state_scalar_hash(s));
 }
 

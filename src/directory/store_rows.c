@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Objects <-> columns. Partitions, tombstones and idempotency keys are columns alone; the others
- * carry their canonical bytes, and the columns that matter are compared with them whenever a row is
- * read. */
+ * carry their canonical bytes too, and columns that matter are held against them at each load. */
 #include "directory/store_internal.h"
 
 #include "base/assert.h"

@@ -3,7 +3,7 @@
 #include "directory/tasks.h"
 
 #include "base/assert.h"
-#include "directory/internal.h"
+#include "directory/operation.h"
 
 const char *dir_task_kind_name(enum dir_task_kind kind)
 {
@@ -42,14 +42,39 @@ static bool emit(struct feed *f, const struct dir_task *t)
 /* Who has to have a write before the primary may acknowledge it. */
 static void put_must_have(const struct feed *f, const struct dir_partition *p, struct dir_task *t)
 {
+    const struct dir_operation *o = operation_of_partition(f->v, p);
+    bool dual = o != NULL && o->stage >= DIR_STAGE_DUAL_WRITE && o->stage <= DIR_STAGE_CUTOVER;
     for (uint8_t i = 1; i < p->replica_count; i++) {
-        if (p->replicas[i].role == DIR_ROLE_SYNC) {
+        if (p->replicas[i].role == DIR_ROLE_SYNC ||
+            (dual && p->replicas[i].role == DIR_ROLE_JOINING)) {
             const struct dir_node *n = view_node_by_id(f->v, p->replicas[i].node);
             t->must_have[t->must_have_count++] = (struct dir_task_peer){n, n->session};
             newest(&t->revision, n->session);
             newest(&t->revision, n->route_revision);
         }
     }
+}
+
+/* Its part in the operation that holds p, when it has one. */
+static void put_stage(struct feed *f, const struct dir_task *grant, const struct dir_operation *o)
+{
+    struct dir_task t = *grant;
+    t.is_source = o->source == f->node->id;
+    if (o->state != DIR_OPERATION_RUNNING || (!t.is_source && o->destination != f->node->id)) {
+        return;
+    }
+    const struct dir_node *peer = view_node_by_id(f->v, t.is_source ? o->destination : o->source);
+    bool fences = t.is_source && o->stage == DIR_STAGE_FENCE;
+    t.kind = fences ? DIR_TASK_FENCE : DIR_TASK_STAGE;
+    t.role = 0;
+    t.session = f->node->session;
+    t.must_have_count = 0;
+    t.copy = o->copy;
+    t.operation = o;
+    t.peer = peer;
+    newest(&t.revision, o->stage_revision);
+    newest(&t.revision, peer != NULL ? peer->route_revision : 0);
+    (void)emit(f, &t);
 }
 
 static bool put_grant(void *arg, struct dir_partition *p)
@@ -75,12 +100,16 @@ static bool put_grant(void *arg, struct dir_partition *p)
     };
     newest(&t.revision, ks->created);
     newest(&t.revision, f->node->session);
+    t.operation = operation_of_partition(f->v, p);
     if (r->role == DIR_ROLE_PRIMARY) {
         t.session = p->session;
         t.fenced = p->state == DIR_FENCING;
         put_must_have(f, p, &t);
     }
-    return emit(f, &t);
+    if (emit(f, &t) && t.operation != NULL) {
+        put_stage(f, &t, t.operation);
+    }
+    return !f->stopped;
 }
 
 static void put_revoke(struct feed *f, const struct dir_task *of)

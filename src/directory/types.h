@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the directory holds: immutable, reference-counted objects, and the limits they are held to.
  *
- * An object never changes after it was published; a change makes a new one. Whoever stores a pointer holds a
- * reference (dir_ref / dir_unref, any thread); a pointer read from a view is borrowed for as long as the view is. */
+ * An object never changes after it was published; a change makes a new one. Whoever stores a
+ * pointer holds a reference (dir_ref / dir_unref, any thread); a pointer read from a view is
+ * borrowed for as long as the view is. */
 #ifndef DIRECTORY_TYPES_H
 #define DIRECTORY_TYPES_H
 
@@ -15,36 +16,37 @@
 typedef uint64_t dir_rev; /* the directory's one counter; an epoch is a revision too */
 
 enum {
-    DIR_KEY_MAX = 1024,        /* bytes of a key as given; a hash keyspace's routing key has 8 more */
+    DIR_KEY_MAX = 1024, /* bytes of a key as given; a hash keyspace's routing key has 8 more */
     DIR_ROUTING_KEY_MAX = 1032,
     DIR_NAME_MAX = 63,
     DIR_ADDRESS_MAX = 255,
-    DIR_TEXT_MAX = 255,        /* a principal, a reason */
+    DIR_TEXT_MAX = 255, /* a principal, a reason */
     DIR_IDEMPOTENCY_KEY_MAX = 128,
-    DIR_REPLICAS_MAX = 8,      /* copies of one partition, the primary included */
-    DIR_LABELS_MAX = 16,       /* labels, or capacities, of one node */
-    DIR_REQUIRE_MAX = 16,      /* label=value alternatives of one placement */
-    DIR_PARENTS_MAX = 2,       /* a split has one parent, a merge two */
-    DIR_SPLIT_KEYS_MAX = 10000,/* keys of one split command */
-    DIR_COMMAND_MAX = 1 << 20, /* bytes of one encoded command */
+    DIR_REPLICAS_MAX = 8,       /* copies of one partition, the primary included */
+    DIR_LABELS_MAX = 16,        /* labels, or capacities, of one node */
+    DIR_REQUIRE_MAX = 16,       /* label=value alternatives of one placement */
+    DIR_PARENTS_MAX = 2,        /* a split has one parent, a merge two */
+    DIR_SPLIT_KEYS_MAX = 10000, /* keys of one split command */
+    DIR_COMMAND_MAX = 1 << 20,  /* bytes of one encoded command */
     DIR_KEYSPACES_MAX = 10000,
     DIR_NODES_MAX = 20000,
     DIR_SERVERS_MAX = 16,
-    DIR_SERVER_IDS_MAX = 4096,   /* members and former members */
-    DIR_OPERATIONS_MAX = 10000,  /* operations remembered; the oldest that has ended makes room */
-    DIR_STAGES_MAX = 64,         /* stage transitions remembered of one operation, the newest */
-    DIR_SNAPSHOT_MAX = 63,       /* bytes of a snapshot's name */
+    DIR_SERVER_IDS_MAX = 4096,  /* members and former members */
+    DIR_OPERATIONS_MAX = 10000, /* operations remembered; the oldest that has ended makes room */
+    DIR_ATTEMPTS_MAX = 8,       /* of one operation; then it aborts */
+    DIR_STAGES_MAX = 64,        /* stage transitions remembered of one operation, the newest */
+    DIR_SNAPSHOT_MAX = 63,      /* bytes of a snapshot's name */
     DIR_LEASE_MS_MIN = 100,
     DIR_LEASE_MS_MAX = 3600000,
-    DIR_POLICY_MAX = 65536,      /* bytes of a keyspace's policy */
+    DIR_POLICY_MAX = 65536, /* bytes of a keyspace's policy */
     DIR_MARKS_MAX = 8,
-    DIR_DEDUPE_MAX = 262144,     /* remembered idempotency keys; the oldest makes room */
-    DIR_TOMBSTONES_MAX = 1000000,/* retired ids that still name their successors */
-    DIR_PLACE_BATCH = 8192,      /* partitions placed by one command */
-    DIR_CREATE_BATCH = 8192      /* partitions created by one command; more come in hidden chunks */
+    DIR_DEDUPE_MAX = 262144,      /* remembered idempotency keys; the oldest makes room */
+    DIR_TOMBSTONES_MAX = 1000000, /* retired ids that still name their successors */
+    DIR_PLACE_BATCH = 8192,       /* partitions placed by one command */
+    DIR_CREATE_BATCH = 8192 /* partitions created by one command; more come in hidden chunks */
 };
 #define DIR_PARTITIONS_MAX UINT64_C(2000000)
-#define DIR_REVISION_MAX ((UINT64_C(1) << 53) - 1)
+#define DIR_REVISION_MAX   ((UINT64_C(1) << 53) - 1)
 
 enum dir_kind {
     DIR_KIND_KEYSPACE = 1,
@@ -79,8 +81,9 @@ struct dir_label {
     char value[DIR_NAME_MAX + 1]; /* of a capacity: a decimal number */
 };
 
-/* Which nodes may hold a keyspace. `require`: for each label named, the node's value must be one of those given.
- * `spread`: copies of one partition go to nodes of different values of this label while there are enough. */
+/* Which nodes may hold a keyspace. `require`: for each label named, the node's value must be one of
+ * those given. `spread`: copies of one partition go to nodes of different values of this label
+ * while there are enough. */
 struct dir_placement {
     uint32_t require_count;
     struct dir_label require[DIR_REQUIRE_MAX];
@@ -98,7 +101,8 @@ struct dir_keyspace {
     uint64_t id; /* a re-created keyspace of the same name has another */
     char name[DIR_NAME_MAX + 1];
     uint8_t scheme, key_encoding, authority;
-    bool hidden; /* still being created in chunks: invisible to everything but the commands that fill it */
+    bool hidden; /* still being created in chunks: invisible to everything but the commands that
+                    fill it */
     bool custom_partition_key;
     struct dir_partition_key partition_key;
     uint32_t sync_replicas, async_replicas; /* wanted copies beside the primary */
@@ -115,14 +119,15 @@ struct dir_replica {
     uint8_t role;  /* enum dir_role */
 };
 
-/* Lives in one allocation; the arrays follow the struct: replicas, parents, start, end. The primary, when there is
- * one, is replicas[0]. */
+/* Lives in one allocation; the arrays follow the struct: replicas, parents, start, end. The
+ * primary, when there is one, is replicas[0]. */
 struct dir_partition {
     struct dir_object object;
     bool end_open; /* `end` is past the highest key */
     bool pinned;
-    bool holds_data; /* false: nobody was ever told that it may write here, or an operator said so */
-    uint8_t state; /* enum dir_state_of */
+    bool
+        holds_data; /* false: nobody was ever told that it may write here, or an operator said so */
+    uint8_t state;  /* enum dir_state_of */
     uint8_t replica_count, parent_count;
     uint8_t cause; /* enum dir_change_kind: what made this version */
     uint16_t start_len, end_len;
@@ -130,8 +135,9 @@ struct dir_partition {
     dir_rev epoch, mod_revision, created;
     uint64_t owner_since_ms; /* log time when the primary last changed: residence */
     uint64_t rate_limit;     /* requests per second, 0 for none */
-    uint64_t session;        /* the primary's session that the authority is granted to; 0 without a primary */
-    uint64_t home;           /* without a primary: the node that held it last, 0 for none */
+    uint64_t
+        session;   /* the primary's session that the authority is granted to; 0 without a primary */
+    uint64_t home; /* without a primary: the node that held it last, 0 for none */
     uint64_t operation;      /* that holds it, or 0 */
     uint64_t start_position; /* of the epoch's first change; 0: not known here */
     struct dir_replica replicas[];
@@ -155,8 +161,9 @@ static inline struct slice dir_partition_end(const struct dir_partition *p)
     return slice_of(start.data + start.len, p->end_len);
 }
 
-/* A retired partition id: what became of its range. In one allocation: successors, start, end. The range is kept
- * because it alone says which live partitions cover it now: the successors of successors may lie beside it. */
+/* A retired partition id: what became of its range. In one allocation: successors, start, end. The
+ * range is kept because it alone says which live partitions cover it now: the successors of
+ * successors may lie beside it. */
 struct dir_tombstone {
     struct dir_object object;
     bool end_open;
@@ -185,19 +192,19 @@ struct dir_node {
     uint64_t id; /* a node removed and registered again has another */
     char name[DIR_NAME_MAX + 1];
     char address[DIR_ADDRESS_MAX + 1];
-    uint64_t session;   /* the revision that began it */
-    bool is_static;     /* never lapses */
-    bool ended;         /* the session has lapsed or was given up, and no other has begun */
-    uint32_t lease_ms;  /* of the session, for all its life; 0 for a static one */
-    /* The newest session that a registration ended while it held grants, which are its own until it has lapsed: then
-     * all that sessions up to it hold are released together. 0: none. */
+    uint64_t session;  /* the revision that began it */
+    bool is_static;    /* never lapses */
+    bool ended;        /* the session has lapsed or was given up, and no other has begun */
+    uint32_t lease_ms; /* of the session, for all its life; 0 for a static one */
+    /* The newest session that a registration ended while it held grants, which are its own until it
+     * has lapsed: then all that sessions up to it hold are released together. 0: none. */
     uint64_t ended_session;
     uint32_t ended_lease_ms; /* the longest of theirs */
     bool lost;          /* declared lost for good (?force=true), kept while something names it */
     uint8_t scheduling; /* 0 open, 1 cordoned, 2 draining, 3 quarantined */
     uint32_t label_count, capacity_count;
     dir_rev created, mod_revision;
-    dir_rev route_revision; /* when something a route shows (the address) last changed */
+    dir_rev route_revision;   /* when something a route shows (the address) last changed */
     uint64_t partition_count; /* copies it holds */
     dir_rev task_revision; /* when something that its tasks show last changed, but for names and addresses of others */
     struct dir_label tags[]; /* the labels, then the capacities */
@@ -221,11 +228,12 @@ enum { DIR_NODE_SIZE_MAX = sizeof(struct dir_node) + 2 * DIR_LABELS_MAX * sizeof
 struct dir_server {
     struct dir_object object;
     uint64_t id;
-    uint8_t role; /* 1 voter, 2 observer: the wanted role; Raft's own configuration has the present one */
+    uint8_t role; /* 1 voter, 2 observer: the wanted role; Raft's own configuration has the present
+                     one */
     char raft_address[DIR_ADDRESS_MAX + 1];
     char api_url[DIR_ADDRESS_MAX + 1];
     uint8_t instance[16]; /* the data directory's random id */
-    bool removed; /* its id is never used again */
+    bool removed;         /* its id is never used again */
     dir_rev mod_revision;
 };
 
@@ -263,6 +271,32 @@ enum dir_stage {
     DIR_STAGE_FAILED
 };
 
+/* What a report gave: bits of OperationReport.has. */
+enum dir_report_field {
+    DIR_REPORT_READY = 1 << 0,
+    DIR_REPORT_FREE_BYTES = 1 << 1,
+    DIR_REPORT_SNAPSHOT = 1 << 2,
+    DIR_REPORT_POSITION = 1 << 3,
+    DIR_REPORT_BYTES_TOTAL = 1 << 4,
+    DIR_REPORT_ITEMS_TOTAL = 1 << 5,
+    DIR_REPORT_CHUNK = 1 << 6,
+    DIR_REPORT_BYTES_DONE = 1 << 7,
+    DIR_REPORT_COMPLETE = 1 << 8,
+    DIR_REPORT_APPLIED_POSITION = 1 << 9,
+    DIR_REPORT_LAG_BYTES = 1 << 10,
+    DIR_REPORT_ACTIVE = 1 << 11,
+    DIR_REPORT_FROM_POSITION = 1 << 12,
+    DIR_REPORT_AT_POSITION = 1 << 13,
+    DIR_REPORT_ITEMS = 1 << 14,
+    DIR_REPORT_CHECKSUM = 1 << 15,
+    DIR_REPORT_EXTRAS = 1 << 16,
+    DIR_REPORT_FENCED = 1 << 17,
+    DIR_REPORT_FINAL_POSITION = 1 << 18,
+    DIR_REPORT_OPEN_OPERATIONS = 1 << 19,
+    DIR_REPORT_STALE_READS = 1 << 20,
+    DIR_REPORT_OLD_EPOCH_WRITES = 1 << 21
+};
+
 /* One change of stage. */
 struct dir_stage_entry {
     uint8_t stage; /* enum dir_stage: that was entered */
@@ -283,8 +317,10 @@ struct dir_evidence {
 struct dir_operation {
     struct dir_object object;
     uint64_t id, keyspace, partition, source, destination; /* nodes by id, 0 for none */
-    dir_rev epoch_before, epoch_after, revision;           /* revision: when it last changed */
-    uint64_t at_ms;                                        /* when it began */
+    uint64_t
+        leaving; /* whose copy goes when the destination has joined; the source when that moves */
+    dir_rev epoch_before, epoch_after, revision; /* revision: when it last changed */
+    uint64_t at_ms;                              /* when it began */
     uint8_t kind, state, stage;
     bool moves_primary; /* a move whose source is the primary */
     bool complete, active, fenced, joined;
@@ -318,7 +354,7 @@ struct dir_operation {
 struct dir_duty {
     struct dir_object object;
     uint64_t id, node, keyspace, partition, operation; /* operation 0: none */
-    dir_rev copy, revision; /* revision: when it was made */
+    dir_rev copy, revision;                            /* revision: when it was made */
     char keyspace_name[DIR_NAME_MAX + 1];
 };
 
@@ -326,19 +362,19 @@ enum dir_change_kind {
     DIR_CHANGE_CREATE = 1, /* a keyspace and its partitions appeared */
     DIR_CHANGE_SPLIT,
     DIR_CHANGE_MERGE,
-    DIR_CHANGE_MOVE,    /* another primary */
-    DIR_CHANGE_PLACE,   /* a partition without an owner got one */
-    DIR_CHANGE_NODE,    /* the address of a node */
-    DIR_CHANGE_LIMIT,   /* a rate limit */
+    DIR_CHANGE_MOVE,  /* another primary */
+    DIR_CHANGE_PLACE, /* a partition without an owner got one */
+    DIR_CHANGE_NODE,  /* the address of a node */
+    DIR_CHANGE_LIMIT, /* a rate limit */
     DIR_CHANGE_PIN,
-    DIR_CHANGE_DELETE,  /* the keyspace was removed */
-    DIR_CHANGE_RESTORE, /* every epoch was lifted */
-    DIR_CHANGE_LOST,    /* a node was declared lost */
-    DIR_CHANGE_LAPSE,   /* the primary's session lapsed, and nobody could follow it */
-    DIR_CHANGE_FAILOVER,/* it did, and a replica followed; or a person forced one */
-    DIR_CHANGE_GRANT,   /* the same node again, in a new session */
-    DIR_CHANGE_ROLES,   /* the in-sync set, a copy more or less */
-    DIR_CHANGE_STAGE,   /* an operation went on */
+    DIR_CHANGE_DELETE,   /* the keyspace was removed */
+    DIR_CHANGE_RESTORE,  /* every epoch was lifted */
+    DIR_CHANGE_LOST,     /* a node was declared lost */
+    DIR_CHANGE_LAPSE,    /* the primary's session lapsed, and nobody could follow it */
+    DIR_CHANGE_FAILOVER, /* it did, and a replica followed; or a person forced one */
+    DIR_CHANGE_GRANT,    /* the same node again, in a new session */
+    DIR_CHANGE_ROLES,    /* the in-sync set, a copy more or less */
+    DIR_CHANGE_STAGE,    /* an operation went on */
     DIR_CHANGE_LAST = DIR_CHANGE_STAGE
 };
 
@@ -347,7 +383,7 @@ const char *dir_change_name(enum dir_change_kind kind);
 const char *dir_scheme_name(enum dir_scheme scheme);
 const char *dir_role_name(enum dir_role role);
 const char *dir_state_name(enum dir_state_of state);
-const char *dir_stage_name(enum dir_stage stage);           /* "COPY" */
+const char *dir_stage_name(enum dir_stage stage);                  /* "COPY" */
 const char *dir_operation_kind_name(enum dir_operation_kind kind); /* "add_replica" */
 const char *dir_operation_state_name(enum dir_operation_state state);
 

@@ -2,7 +2,7 @@
 /* The guard: stands between libraft 0.15.0 and its `struct raft_io`, and keeps the library's known
  * faults from doing harm. libraft is used as the distribution ships it; nothing of it is patched.
  * Each fault has an L-number and, where there is one, its upstream issue; L19 to L25 are ours
- * (docs/adr/0019-faults-found-by-schedules.md). Tests show each of them without and with its
+ * (docs/adr/0008-faults-found-by-schedules.md). Tests show each of them without and with its
  * measure: tests/sim/raft_guard_test.c, raft_guard_disk_test.c, raft_fuzz_test.c.
  *
  * How: the guard makes an outer raft_io that libraft sees and keeps the given one (raft_uv's, the

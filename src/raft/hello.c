@@ -110,6 +110,7 @@ const char *hello_refusal_text(enum hello_refusal refusal)
         [REFUSE_UNKNOWN] = "the id is not known",
         [REFUSE_FOUNDERS] = "another list of founders",
         [REFUSE_NOT_READY] = "not ready",
+        [REFUSE_TWICE] = "a server of this id is connected from the address the cluster knows",
     };
     return refusal < REFUSE_COUNT ? texts[refusal] : "unknown";
 }

@@ -39,6 +39,7 @@ enum hello_refusal {
     REFUSE_UNKNOWN,      /* that id is not known here (yet) */
     REFUSE_FOUNDERS,     /* another list of founders */
     REFUSE_NOT_READY,    /* still founding, or starting */
+    REFUSE_TWICE,        /* another process with that id is there, at the address that is known */
     REFUSE_COUNT
 };
 

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 enum {
-    FILE_MAX = 32 * 1024, /* 16 founders of two addresses take less than 10 KiB */
+    FILE_MAX = 32 * 1024, /* 16 founders of two addresses, and 16 moves, take less than 15 KiB */
     PATH_SIZE = 4096,
     WORDS_MAX = 5
 };
@@ -48,6 +48,16 @@ const struct replica_peer *identity_founder(const struct identity *identity, uin
     for (unsigned i = 0; i < identity->is.founder_count; i++) {
         if (identity->is.founders[i].id == id) {
             return &identity->is.founders[i];
+        }
+    }
+    return NULL;
+}
+
+const char *identity_moved(const struct identity *identity, uint64_t id)
+{
+    for (unsigned i = 0; i < identity->move_count; i++) {
+        if (identity->moves[i].id == id) {
+            return identity->moves[i].raft_address;
         }
     }
     return NULL;
@@ -106,6 +116,10 @@ static void put_text(struct buf *out, const struct identity *identity)
         buf_printf(out, "peer %" PRIu64 " %s %s %s\n", p->id, hex, or_dash(p->raft_address),
                    or_dash(p->api_url));
     }
+    for (unsigned i = 0; i < identity->move_count; i++) {
+        buf_printf(out, "moved %" PRIu64 " %s\n", identity->moves[i].id,
+                   identity->moves[i].raft_address);
+    }
     buf_printf(out, "check %016" PRIx64 "\n", hash_xxh3_64(out->data, out->len));
 }
 
@@ -136,12 +150,24 @@ static bool take_peer(struct replica_identity *is, char *const *words, unsigned 
            take_text(p->raft_address, words[3]) && take_text(p->api_url, words[4]);
 }
 
+static bool take_move(struct identity *identity, char *const *words, unsigned count)
+{
+    if (count != 3 || identity->move_count == REPLICA_SERVERS_MAX) {
+        return false;
+    }
+    struct identity_move *m = &identity->moves[identity->move_count++];
+    return parse_u64(words[1], UINT64_MAX, &m->id) && take_text(m->raft_address, words[2]);
+}
+
 static bool take_line(struct identity *identity, char *const *words, unsigned count)
 {
     struct replica_identity *is = &identity->is;
     uint8_t cluster[16];
     if (strcmp(words[0], "peer") == 0) {
         return take_peer(is, words, count);
+    }
+    if (strcmp(words[0], "moved") == 0) {
+        return take_move(identity, words, count);
     }
     if (count != 2) {
         return false;

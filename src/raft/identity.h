@@ -10,7 +10,13 @@
 
 struct identity {
     struct replica_identity is;
-    bool joined;  /* taken in by a running cluster: `founders` are the members it was told of */
+    bool joined; /* taken in by a running cluster: `founders` are the members it was told of */
+    /* Members that are no longer where `founders` or Raft's configuration has them. */
+    struct identity_move {
+        uint64_t id;
+        char raft_address[REPLICA_ADDRESS_MAX + 1];
+    } moves[REPLICA_SERVERS_MAX];
+    unsigned move_count;
     bool started; /* Raft has begun to write: from here on its files must be there */
 };
 
@@ -22,6 +28,9 @@ identity_save(const char *data_dir, const struct identity *identity, struct err 
 
 /* The founder with this id, or NULL. Borrowed. */
 const struct replica_peer *identity_founder(const struct identity *identity, uint64_t id);
+
+/* Where the member has moved to, or NULL. Borrowed. */
+const char *identity_moved(const struct identity *identity, uint64_t id);
 
 /* Digest of a list's ids and addresses, whatever its order. */
 uint64_t identity_founders_digest(const struct replica_peer *peers, unsigned count);

@@ -166,6 +166,7 @@ struct refusal_log {
 };
 
 void peers_introduce(void *ctx, struct hello *ret_self);
+const char *peers_locate(void *ctx, uint64_t id);
 enum hello_refusal peers_judge(void *ctx,
                                const struct hello *peer,
                                bool answer,
@@ -266,6 +267,8 @@ struct replica {
     struct watch watch;
     struct refusal_log refusals[REFUSAL_LOG_SLOTS];
     uint64_t refusal_logged_ms;
+    uint64_t start_last_index;        /* of the log that the start found */
+    uint64_t twice_ms, twice_last_ms; /* REFUSE_TWICE: the first of a row, and the last */
 };
 
 /* The leader, beyond doubt as far as this server can know. */

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { REFUSAL_LOG_MS = 10000, REFUSAL_LOG_ANY_MS = 1000 };
+enum { REFUSAL_LOG_MS = 10000, REFUSAL_LOG_ANY_MS = 1000, TWICE_MS = 5000 };
 
 void peers_introduce(void *ctx, struct hello *ret_self)
 {
@@ -56,6 +56,59 @@ static enum hello_refusal judge_late_founder(const struct replica *r, const stru
     bool same_list = !r->identity.joined &&
                      identity_founders_digest(is->founders, is->founder_count) == peer->founders;
     return same_list ? REFUSE_NONE : REFUSE_FOUNDERS;
+}
+
+/* Where a member is without having moved: its record is never older than Raft's configuration. */
+static const char *first_address(const struct replica *r, uint64_t id)
+{
+    const struct replica_peer *founder = identity_founder(&r->identity, id);
+    const struct raft_server *server = r->up ? replica_server(r, id) : NULL;
+    return founder != NULL ? founder->raft_address : server != NULL ? server->address : NULL;
+}
+
+const char *peers_locate(void *ctx, uint64_t id)
+{
+    const struct replica *r = ctx;
+    const char *moved = identity_moved(&r->identity, id);
+    return moved != NULL ? moved : first_address(r, id);
+}
+
+bool replica_locate(struct replica *r, const struct replica_peer *peers, unsigned count)
+{
+    if (!r->up || raft_last_applied(&r->raft) < r->start_last_index) {
+        return false;
+    }
+    struct identity next = r->identity;
+    struct err e = {0};
+    memset(next.moves, 0, sizeof next.moves);
+    next.move_count = 0;
+    for (unsigned i = 0; i < count && next.move_count < REPLICA_SERVERS_MAX; i++) {
+        const char *first = first_address(r, peers[i].id);
+        if (first != NULL && strcmp(first, peers[i].raft_address) != 0) {
+            struct identity_move *m = &next.moves[next.move_count++];
+            m->id = peers[i].id;
+            (void)snprintf(m->raft_address, sizeof m->raft_address, "%s", peers[i].raft_address);
+        }
+    }
+    if (next.move_count == r->identity.move_count &&
+        memcmp(next.moves, r->identity.moves, sizeof next.moves) == 0) {
+        return true;
+    }
+    if (identity_save(r->options.data_dir, &next, &e) != ERR_OK) {
+        log_fatal(EXIT_DATA, "identity.failed", "detail=\"%s\"", e.detail);
+    }
+    r->identity = next;
+    return true;
+}
+
+/* A copy of a data directory that runs beside the original, from where nobody expects it. One that
+ * has moved is the same to see, but then its old process is no longer heard. */
+static bool runs_twice(const struct replica *r, const struct hello *peer)
+{
+    const char *moved = identity_moved(&r->identity, peer->from);
+    const char *expected = moved != NULL ? moved : first_address(r, peer->from);
+    return expected != NULL && strcmp(expected, peer->address) != 0 &&
+           members_connected(r, peer->from);
 }
 
 static enum hello_refusal
@@ -106,6 +159,9 @@ enum hello_refusal peers_judge(void *ctx,
     }
     char address[REPLICA_ADDRESS_MAX + 1];
     enum hello_refusal refusal = judge_member(r, peer, address);
+    if (refusal == REFUSE_NONE && !answer && r->up && runs_twice(r, peer)) {
+        refusal = REFUSE_TWICE;
+    }
     if (refusal == REFUSE_NONE) {
         memcpy(ret_address, address, sizeof address);
     }
@@ -144,12 +200,33 @@ static void die_if_replaced(const struct replica *r, const struct hello *peer)
     }
 }
 
+/* A process that has just moved is let in within two election timeouts; one that is refused for
+ * much longer is one too many. */
+static void die_if_twice(struct replica *r, const struct hello *peer)
+{
+    uint64_t now = uv_now(r->loop), patience = TWICE_MS + 4 * r->options.election_ms;
+    if (peer->type != HELLO_REFUSE || peer->refusal != REFUSE_TWICE) {
+        return;
+    }
+    if (r->twice_ms == 0 || now - r->twice_last_ms > TWICE_MS) {
+        r->twice_ms = now;
+    }
+    r->twice_last_ms = now;
+    if (now - r->twice_ms > patience) {
+        log_fatal(EXIT_DATA, "raft.refused",
+                  "id=%" PRIu64 " by=%" PRIu64 " reason=\"%s\" hint=\"a copy of a data directory "
+                  "is no second server: clear it and use --join with a new id\"",
+                  r->identity.is.id, peer->from, hello_refusal_text(REFUSE_TWICE));
+    }
+}
+
 void peers_refused(void *ctx, const struct hello *peer, enum hello_refusal by_us)
 {
     struct replica *r = ctx;
     enum hello_refusal refusal = by_us != REFUSE_NONE ? by_us : peer->refusal;
     if (by_us == REFUSE_NONE) {
         die_if_replaced(r, peer);
+        die_if_twice(r, peer);
     }
     if (refusal != REFUSE_NOT_READY && may_log(r, peer->from, refusal)) {
         char address[REPLICA_ADDRESS_MAX * 2];

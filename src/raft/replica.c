@@ -210,6 +210,7 @@ enum err_code replica_start(struct uv_loop_s *loop,
                                           .ctx = r,
                                           .introduce = peers_introduce,
                                           .judge = peers_judge,
+                                          .locate = peers_locate,
                                           .refused = peers_refused};
     r->transport = transport_new(&transport, &r->uv_transport);
     struct err listening = {0};

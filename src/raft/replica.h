@@ -114,6 +114,12 @@ void replica_identity(const struct replica *r, struct replica_identity *ret_iden
 /* Runs fn(arg) on the loop thread, soon. Any thread. Never refused: callers bound what they post. */
 void replica_post(struct replica *r, void (*fn)(void *arg), void *arg);
 
+/* Where the machine's member table has its servers now, by their ids and Raft addresses. Members are dialled there rather
+ * than where Raft's configuration has them, where an address can't be changed; also after a start, before the table is
+ * there again: what differs is written to the identity file (a failure ends the process). False: not taken, because the
+ * log of the last start is not applied yet and the table may be older than the file; to be told again. Loop thread. */
+bool replica_locate(struct replica *r, const struct replica_peer *peers, unsigned count);
+
 /* --- commands --- */
 
 /* status: ERR_OK with the machine's result (the callee owns it); ERR_NOT_LEADER: surely not applied;

@@ -185,6 +185,7 @@ void start_raft(struct replica *r)
         start_failed(r, rv == RAFT_CORRUPT ? "corrupt" : "load", reason_of(r, rv));
     }
     space_init(r);
+    r->start_last_index = raft_last_index(&r->raft);
     r->up = true;
     r->member = r->raft.configuration.n > 0; /* if it is not in there, the next turn says so */
     log_event(LOG_INFO, "raft.started",

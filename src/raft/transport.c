@@ -419,9 +419,11 @@ static int on_connect(struct raft_uv_transport *uv,
                       const char *address,
                       raft_uv_connect_cb cb)
 {
-    struct link *l = link_new(uv->impl, true);
+    struct transport *t = uv->impl;
+    struct link *l = link_new(t, true);
+    const char *better = t->options.locate != NULL ? t->options.locate(t->options.ctx, id) : NULL;
     l->want = id;
-    (void)snprintf(l->address, sizeof l->address, "%s", address);
+    (void)snprintf(l->address, sizeof l->address, "%s", better != NULL ? better : address);
     l->request = request;
     l->connect_cb = cb;
     request->cb = cb;

@@ -34,6 +34,9 @@ struct transport_options {
                                 const struct hello *peer,
                                 bool answer,
                                 char ret_address[REPLICA_ADDRESS_MAX + 1]);
+    /* Where a server is, when it is known better than by libraft; else NULL. Borrowed for the call.
+     */
+    const char *(*locate)(void *ctx, uint64_t id);
     /* Why no connection came of dialling or accepting: for the log. */
     void (*refused)(void *ctx, const struct hello *peer, enum hello_refusal by_us);
 };

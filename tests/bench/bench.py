@@ -131,6 +131,7 @@ def run_writes(report, base):
 
 def run_sizes(report, base):
     report.add("in-process lookup", sizes.lookups)
+    report.add("libcadastre", sizes.clients)
     report.add("growth of commands", sizes.apply_costs)
     with Cluster(1) as c:
         prepare(c, {"small": 10_000, "bench": sizes.PARTITIONS})

@@ -38,6 +38,18 @@ def lookups():
     ]
 
 
+def clients():
+    """libcadastre on the data path: a route among a million while updates arrive, and the right to write."""
+    rows = table(program("router_bench", timeout=400, statuses=(0, 1)))
+    may = rows.get("may_write.exclusive.1")
+    checks = [Check("the right to write ÷ an uncontended mutex", float(may[2]) if may else None, at_most=1.0)]
+    for kind in ("token", "text"):
+        name = f"route_updating.{kind}.1000000"
+        checks.append(Check(f"{kind} keys, 1,000,000", float(rows[name][2]) if name in rows else None, at_most=0.65))
+    return [Row("libcadastre: a cached route while 1 000 updates/s arrive", "sorted array", checks,
+                f"{rows['route.token.1000000'][1]} ns a route, {may[1]} ns the right to write")]
+
+
 def apply_costs():
     sizes = ("10000", "100000", "1000000")
     seen = {size: table(program("apply_bench", size, timeout=120)) for size in sizes}

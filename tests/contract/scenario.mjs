@@ -17,7 +17,8 @@
 // contract.mjs fails when an operation, a request example or a documented success has no step.
 
 // Successes that a single server which has no staged moves never gives.
-export const unreachable = new Set(['transferPartition 202', 'addReplica 202', 'removeReplica 202']);
+export const unreachable = new Set(['transferPartition 202', 'addReplica 202', 'removeReplica 202', 'reportOperation 200',
+  'finishValidation 200', 'promoteCandidate 200']);
 
 const orders = { keyspace: 'orders' };
 const first = { keyspace: 'orders', partition: (c) => c.first };
@@ -172,13 +173,13 @@ export const steps = [
   { op: 'getBackup', status: 200 },
 
   // Servers.
+  { op: 'transferLeadership', example: 'named', body: () => ({ to: 99 }), status: 404, code: 'server_not_found' },
+  { op: 'transferLeadership', example: 'named', body: (b, c) => ({ to: c.server }), status: 200 },
   { op: 'addServer', example: 'observer', status: 201 },
   { op: 'addServer', example: 'observer', status: 201 },
   { op: 'addServer', example: 'observer', body: (b) => ({ ...b, instance: '00000000000000000000000000000001' }), status: 409, code: 'server_exists' },
   { op: 'updateServer', example: 'observer', path: { server: 2 }, status: 200 },
   { op: 'updateServer', example: 'observer', path: { server: 99 }, status: 404, code: 'server_not_found' },
-  { op: 'transferLeadership', example: 'named', body: () => ({ to: 99 }), status: 404, code: 'server_not_found' },
-  { op: 'transferLeadership', example: 'named', body: (b, c) => ({ to: c.server }), status: 200 },
   { op: 'updateServer', path: { server: (c) => c.server }, body: () => ({ role: 'observer' }), status: 409, code: 'quorum_at_risk' },
   { op: 'removeServer', example: 'guarded', path: { server: 2 }, body: () => ({ expect_revision: 1 }), status: 409, code: 'stale_revision' },
   { op: 'removeServer', path: { server: 2 }, status: 200 },
@@ -202,17 +203,30 @@ export const steps = [
   { op: 'listPartitions', path: { keyspace: 'agents' }, status: 200, save: (b, c) => { c.theirs = b.partitions[0]; } },
   { op: 'listTasks', path: { node: (c) => c.theirs.primary.node }, query: { since: 1, wait_ms: 10 }, status: 200 },
   { op: 'listTasks', path: { node: 'n3' }, query: { session: 1 }, status: 409, code: 'session_ended' },
+  // A move within it, and what can be done to one.
+  { op: 'movePartition', path: { keyspace: 'agents', partition: (c) => c.theirs.partition }, status: [202, 409],
+    body: (b, c) => ({ to: 'n1' }) },
+  { op: 'registerNode', path: { node: 'n5' }, body: () => ({ address: '10.0.0.5:9000' }), status: 200, save: (b, c) => { c.fifth = b.session; } },
+  { op: 'movePartition', path: { keyspace: 'agents', partition: (c) => c.theirs.partition }, status: 202,
+    body: () => ({ to: 'n5' }), save: (b, c) => { c.move = b.id; } },
+  { op: 'reportOperation', example: 'ready', path: { operation: (c) => c.move }, status: [200, 409],
+    body: (b, c) => ({ ...b, node: 'n5', session: c.fifth }) },
+  { op: 'reportOperation', path: { operation: (c) => c.move }, status: 409, code: 'stale_report',
+    body: (b, c) => ({ node: 'n5', session: c.fifth, attempt: 99, stage: 'COPY', seq: 9 }) },
+  { op: 'finishValidation', example: 'why', path: { operation: (c) => c.move }, status: 409 },
+  { op: 'promoteCandidate', example: 'why', path: { operation: (c) => c.move }, status: 409 },
+  { op: 'abortOperation', example: 'why', path: { operation: (c) => c.move }, status: 200 },
   { op: 'changeInsync', example: 'dropped', path: { keyspace: 'agents', partition: (c) => c.theirs.partition }, status: 200,
     body: (b, c) => ({ session: c.theirs.primary.node === 'n3' ? c.third : c.fourth, epoch: c.theirs.epoch, insync: [] }) },
   { op: 'forceFailover', example: 'lost', path: { keyspace: 'agents', partition: (c) => c.theirs.partition }, status: 409, code: 'lease_held',
-    body: (b, c) => ({ ...b, to: c.theirs.replicas[1].node }) },
+    body: (b, c) => ({ ...b, to: c.theirs.replicas.at(-1).node }) },
   { op: 'releaseSession', example: 'stop', path: { node: (c) => c.theirs.primary.node }, status: 200,
     body: (b, c) => ({ session: c.theirs.primary.node === 'n3' ? c.third : c.fourth }) },
   { op: 'forceFailover', example: 'lost', path: { keyspace: 'agents', partition: (c) => c.theirs.partition }, status: 202,
-    body: (b, c) => ({ ...b, to: c.theirs.replicas[1].node }) },
+    body: (b, c) => ({ ...b, to: c.theirs.replicas.at(-1).node }) },
   { op: 'deleteKeyspace', path: { keyspace: 'agents' }, query: { confirm: 'agents' }, status: 200 },
-  { op: 'listDuties', path: { node: (c) => c.theirs.replicas[1].node }, status: 200, save: (b, c) => { c.duty = b.duties[0]; } },
-  { op: 'completeDuty', example: 'deleted', path: { node: (c) => c.theirs.replicas[1].node, duty: (c) => c.duty.id }, status: 200,
+  { op: 'listDuties', path: { node: (c) => c.theirs.replicas.at(-1).node }, status: 200, save: (b, c) => { c.duty = b.duties[0]; } },
+  { op: 'completeDuty', example: 'deleted', path: { node: (c) => c.theirs.replicas.at(-1).node, duty: (c) => c.duty.id }, status: 200,
     body: (b, c) => ({ session: c.theirs.primary.node === 'n3' ? c.fourth : c.third, copy: c.duty.copy }) },
 
   { op: 'removeNode', path: { node: 'n1' }, example: 'guarded', body: () => ({ expect_revision: 1 }), status: 409, code: 'stale_revision' },

@@ -5,8 +5,8 @@
  *     agent ENDPOINTS NODE ADDRESS DIR HEARTBEAT_MS TIMEOUT_MS | start | stop MS | free
  *     may KEYSPACE PARTITION EPOCH | must KEYSPACE PARTITION EPOCH | state
  *     take 0|1               what grants are answered with from here on
- *     report N JSON MS | cleaned N BYTES MS | insync KEYSPACE PARTITION EPOCH NODE MS | load JSON
- * MS set-copy KEYSPACE PARTITION COPY | copy KEYSPACE PARTITION */
+ *     report N JSON MS | cleaned N BYTES MS | insync KEYSPACE PARTITION EPOCH NODE MS
+ *     set-copy KEYSPACE PARTITION COPY | copy KEYSPACE PARTITION */
 #include "base/mem.h"
 #include "base/parse.h"
 #include "client/cadastre.h"
@@ -89,7 +89,10 @@ static bool on_grant(void *arg, struct cadastre_partition *p, const struct cadas
 {
     (void)arg;
     show("grant", p, t);
-    return atomic_load(&takes);
+    bool taken = atomic_load(&takes);
+    return taken &&
+           (t->copy == CADASTRE_NONE ||
+            cadastre_agent_set_copy(agent, t->keyspace, t->partition, t->copy) == CADASTRE_OK);
 }
 
 static void on_fence(void *arg, struct cadastre_partition *p, const struct cadastre_task *t)
@@ -238,12 +241,6 @@ static void do_insync(char *const *w)
                &e);
 }
 
-static void do_load(char *const *w)
-{
-    struct cadastre_error e = {0};
-    say_status(cadastre_agent_load(agent, w[1], driver_number(w[2]), &e), &e);
-}
-
 static void do_set_copy(char *const *w)
 {
     struct cadastre_error e = {0};
@@ -259,7 +256,7 @@ const struct driver_command driver_agent_commands[] = {
     {"agent", 7, do_agent},       {"start", 1, do_start},   {"stop", 2, do_stop},
     {"free", 1, do_free},         {"may", 4, do_may},       {"must", 4, do_must},
     {"state", 1, do_state},       {"take", 2, do_take},     {"report", 4, do_report},
-    {"cleaned", 4, do_cleaned},   {"insync", 6, do_insync}, {"load", 3, do_load},
+    {"cleaned", 4, do_cleaned},   {"insync", 6, do_insync},
     {"set-copy", 4, do_set_copy}, {"copy", 3, do_copy},     {NULL, 0, NULL},
 };
 

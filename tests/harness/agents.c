@@ -77,6 +77,8 @@ agent_insync(struct world *w, const struct dir_partition *p, uint64_t session, c
     m.partition = p->id;
     m.epoch = p->epoch;
     m.session = session;
+    m.has_mod_revision = true;
+    m.mod_revision = p->mod_revision;
     m.n_insync = name[0] != '\0';
     m.insync = names;
     return world_do(w, CADASTRE__COMMAND__BODY_INSYNC_CHANGE, &m);

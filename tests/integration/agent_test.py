@@ -7,6 +7,7 @@ import os
 import pathlib
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -15,6 +16,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent / "tools"), str(HERE.parent / "harness"), str(HERE)]
 from client import Driver, Mock, problem, wait_for  # noqa: E402  pylint: disable=wrong-import-position
+from cluster import BUILD, Cluster  # noqa: E402  pylint: disable=wrong-import-position
 from tap import equal, main, test  # noqa: E402  pylint: disable=wrong-import-position
 
 NODE = "/v1/nodes/n1"
@@ -441,11 +443,11 @@ def a_cleanup_spares_the_copy_in_use():
         g = p.grant(copy=5)
         wait_for(lambda: may(d, g["epoch"]), "the right to write")
         d("set-copy", "ks", 1, 5)
-        p.order("cleanup", id=9, copy=5)
+        p.order("cleanup", duty=9, copy=5)
         wait_for(lambda: d.events_of("agent.cleanup.refused"), "the refusal")
-        p.order("cleanup", partition=2, id=10, copy=6)
+        p.order("cleanup", partition=2, duty=10, copy=6)
         t = await_task(d, "cleanup")
-        equal((t["id"], t["copy"]), ("10", 6))
+        equal(t["copy"], 6)
         d("set-copy", "ks", 2, 6)
         equal(d("cleaned", t["n"], 1234, 5000)["status"], "ok")
         equal(p.reports[-1], {"session": p.session, "copy": 6, "deleted_bytes": 1234, "duty": "10"})
@@ -459,9 +461,7 @@ def the_rest_of_what_a_node_says():
         p.agent(d)
         equal(d("insync", "ks", 1, 50, "n2", 5000)["status"], "ok")
         equal(p.mock.asked("POST", "/v1/keyspaces/ks/partitions/1/insync")[0].body,
-              {"session": p.session, "epoch": 50, "insync": ["n2"]})
-        equal(d("load", '{"interval_ms":10,"partitions":[]}', 5000)["status"], "ok")
-        equal(p.mock.asked("POST", NODE + "/load")[0].body, {"interval_ms": 10, "partitions": [], "session": p.session})
+              {"session": p.session, "epoch": 50, "mod_revision": 0, "insync": ["n2"]})
 
 
 @test
@@ -477,6 +477,137 @@ def nonsense_is_survived():
         p.revision = 2 * 10**6
         g = p.grant()
         wait_for(lambda: may(d, g["epoch"]), "the right to write")
+
+
+# --- real servers ---
+
+
+class Node:
+    """A driver as an agent of a real cluster."""
+
+    def __init__(self, c, name):
+        self.c, self.name = c, name
+        self.directory = c.base / f"node-{name}"
+        self.directory.mkdir(exist_ok=True)
+        self.d = None
+
+    def start(self):
+        self.d = Driver()
+        urls = ",".join(s.url for s in self.c.servers)
+        equal(self.d("agent", urls, self.name, f"{self.name}:1", self.directory, 200, 2000)["status"], "ok")
+        self.d("start")
+        wait_for(lambda: self.d("state")["session"], f"a session of {self.name}")
+        return self
+
+    def granted(self):
+        """The newest grant of each partition that this node may write, as (keyspace, partition, epoch)."""
+        newest = {(t["keyspace"], t["partition"]): t["epoch"] for t in tasks_of(self.d, "grant") if t["role"] == 1}
+        return [(k, p, e) for (k, p), e in newest.items() if self.d("may", k, p, e)["may"]]
+
+    def kill(self):
+        self.d.process.kill()
+        self.d.process.wait()
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, kind, value, trace):
+        if self.d.process.poll() is None:
+            self.d.__exit__(kind, value, trace)
+
+
+def keyspace(c, name, splits=("m",), **more):
+    c.call("POST", "/v1/keyspaces", {"name": name, "scheme": "range", "splits": list(splits), **more}).expect(201)
+
+
+def routes_of(c, name):
+    found = c.call("GET", f"/v1/keyspaces/{name}/map?consistency=linearizable").expect(200)["routes"]
+    return [(name, r["partition"], r["epoch"]) for r in found if r["primary"]]
+
+
+@test
+def a_real_cluster_grants_and_a_leader_may_die():
+    with Cluster(3) as c, Node(c, "n1") as n:
+        keyspace(c, "ks", ("d", "m", "t"))
+        wait_for(lambda: sorted(n.granted()) == sorted(routes_of(c, "ks")) and len(n.granted()) == 4, "all grants")
+        for _ in range(2):
+            leader = c.leader()
+            leader.kill()
+            session = n.d("state")["session"]
+            wait_for(lambda: len(n.granted()) == 4 and n.d("state")["lease_left_ms"] > 5000, "a renewed lease")
+            equal(n.d("state")["session"], session)
+            leader.start()
+            c.wait_ready()
+        # Split: the old id is revoked, the new ones are granted, all with new epochs.
+        old = n.granted()[0]
+        key = next(r.get("start", "") for r in c.call("GET", "/v1/keyspaces/ks/map").expect(200)["routes"]
+                   if r["partition"] == old[1]) + "b"
+        c.call("POST", f"/v1/keyspaces/ks/partitions/{old[1]}/split", {"at": [key]})
+        wait_for(lambda: sorted(n.granted()) == sorted(routes_of(c, "ks")), "the grants of the new map")
+        equal(n.d("stop", 10000)["status"], "ok")
+        wait_for(lambda: not routes_of(c, "ks"), "the partitions to be without a primary")
+
+
+@test
+def a_restarted_node_is_granted_anew_at_once():
+    with Cluster(1) as c, Node(c, "n1") as n:
+        keyspace(c, "ks")
+        wait_for(lambda: len(n.granted()) == 2, "grants")
+        before = dict((p, e) for _, p, e in n.granted())
+        n.kill()
+        n.start()
+        wait_for(lambda: len(n.granted()) == 2, "grants to the new session")
+        # In the very command that registered it, not when the old lease had passed.
+        session = n.d("state")["session"]
+        equal({e for _, _, e in n.granted()}, {session})
+        assert session > max(before.values())
+        equal(sorted(n.granted()), sorted(routes_of(c, "ks")))
+
+
+@test
+def affinity_goes_on_without_the_directory():
+    with Cluster(1) as c, Node(c, "n1") as n:
+        keyspace(c, "strict", ())
+        keyspace(c, "loose", (), authority="affinity")
+        wait_for(lambda: len(n.granted()) == 2, "grants")
+        c.servers[0].kill()
+        wait_for(lambda: [k for k, _, _ in n.granted()] == ["loose"], "the lease to run out")
+        c.servers[0].start()
+        wait_for(lambda: len(n.granted()) == 2, "writing everywhere again")
+
+
+@test
+def the_examples_do_what_they_say():
+    with Cluster(1) as c:
+        folder = c.base / "example"
+        folder.mkdir()
+        url = c.servers[0].url
+        agent = subprocess.Popen([str(BUILD / "examples/agent"), url, "n1", "n1:1", str(folder)], text=True,
+                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        try:
+            equal(agent.stdout.readline().split(": ")[1], "started\n")
+            keyspace(c, "ks", ())
+            granted = agent.stdout.readline()
+            _, partition, epoch = routes_of(c, "ks")[0]
+            equal(granted.split(";")[0].split(",")[0], f"ks/{partition}: granted at epoch {epoch}")
+            answers = []
+
+            def writes():
+                agent.stdin.write(f"ks {partition} {epoch}\n")
+                agent.stdin.flush()
+                answers.append(agent.stdout.readline())
+                return answers[-1] == "yes\n"
+
+            wait_for(writes, "the right to write")
+            router = subprocess.run([str(BUILD / "examples/router"), url, "ks"], input="k\n", text=True,
+                                    capture_output=True, timeout=60, check=True)
+            assert router.stdout.startswith(f"k: partition {partition} at epoch {epoch} on n1 (n1:1), "), router.stdout
+            agent.stdin.close()
+            assert agent.stdout.readline().startswith("released; 1 grants, "), "not released"
+            equal(agent.wait(timeout=60), 0)
+        finally:
+            agent.kill()
+            agent.wait()
 
 
 if __name__ == "__main__":

@@ -189,6 +189,21 @@ def route(c, key):
 
 
 @test
+def the_last_voter_stays():
+    with Cluster(1) as c:
+        c.join(2, "--observer")
+        wait_for(lambda: any(s["id"] == 2 and s["role"] == "observer" for s in c.leader().cluster()["servers"]), "it")
+        for method, body in (("DELETE", None), ("PATCH", {"role": "observer"})):
+            refused = c.call(method, "/v1/cluster/servers/1", body)
+            equal((refused.status, refused.json["code"]), (409, "quorum_at_risk"))
+        c.call("PATCH", "/v1/cluster/servers/2", {"role": "voter"}).expect(200)
+        wait_for(lambda: any(s["id"] == 2 and s["role"] == "voter" for s in c.leader().cluster()["servers"]), "its vote")
+        c.call("DELETE", "/v1/cluster/servers/2").expect(200)
+        wait_for(lambda: len(c.leader().cluster()["servers"]) == 1, "a cluster of one again")
+        c.call("PUT", "/v1/nodes/n1", {"address": "127.0.0.1:9100", "lease": "static"}).expect(200, 201)
+
+
+@test
 def leadership_is_handed_over_on_request_and_on_sigterm():
     with Cluster(3) as c:
         prepare(c)

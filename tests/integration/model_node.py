@@ -31,6 +31,8 @@ class ModelNode:
         self.session = self.lease_s = None
         self.known_session = None  # what the data directory remembers
         self.grants, self.seen = {}, 0
+        self.work, self.seq = {}, 0
+        self.stops_at = None  # a stage that this node never reports on
         self.lease_until = 0.0
         self.holds, self.open = [], {}
         self.ended = 0
@@ -132,17 +134,29 @@ class ModelNode:
                     old = self.grants.get(task["partition"])
                     if old is None or task["revision"] > old["revision"]:
                         self.grants[task["partition"]] = task
+                    self._drop_work(task)
                 elif task["kind"] == "revoke":
                     self.grants.pop(task["partition"], None)
+                else:
+                    self.work[task["id"]] = task
             self.seen = answer.json["revision"]
             self._account()
+
+    def _drop_work(self, grant):
+        """A grant names the operation, attempt and stage that hold now: what was asked for in others is over."""
+        now_at = [grant.get(k) for k in ("operation", "attempt", "stage")]
+        self.work = {
+            key: t for key, t in self.work.items()
+            if t["kind"] == "cleanup" or t["partition"] != grant["partition"]
+            or [t["operation"], t["attempt"], t["stage"]] == now_at
+        }
 
     # --- a running node ---
 
     def start(self, name_previous=True):
         self.stopping = False
         self.register(name_previous)
-        self.threads = [threading.Thread(target=f, daemon=True) for f in (self._beat, self._follow)]
+        self.threads = [threading.Thread(target=f, daemon=True) for f in (self._beat, self._follow, self._work)]
         for t in self.threads:
             t.start()
         return self
@@ -170,6 +184,54 @@ class ModelNode:
                 continue
             self.poll(servers[at % len(servers)].url, 300)
 
+    # --- its part in operations, as if there were data ---
+
+    def _report_of(self, task):
+        source, stage = task.get("side") == "source", task["stage"]
+        same = {"items": 3, "checksum": "00000000000000aa"}
+        if source:
+            return {"SNAPSHOT": {"snapshot": "s1", "position": 10, "bytes_total": 100},
+                    "DUAL_WRITE": {"active": True, "from_position": 20},
+                    "VALIDATE": {"at_position": task.get("validate_at"), **same},
+                    "FENCE": {"fenced": True, "epoch": task.get("epoch"), "final_position": 30,
+                              "checksum": "00000000000000bb"},
+                    "WINDOW": {"open_operations": 0, "stale_reads": 0}}.get(stage)
+        return {"PREPARE": {"ready": True, "free_bytes": 1000},
+                "COPY": {"chunk": 1, "bytes_done": 100, "complete": True},
+                "CATCH_UP": {"applied_position": 15, "lag_bytes": 0},
+                "DUAL_WRITE": {"applied_position": 20},
+                "VALIDATE": {"at_position": task.get("validate_at"), **same},
+                "CUTOVER": {"applied_position": 30, "checksum": "00000000000000bb"}}.get(stage)
+
+    def _do(self, task):
+        leader = self.cluster.leader().url
+        if task["kind"] == "cleanup":
+            once(leader, "POST", f"/v1/nodes/{self.name}/duties/{task['duty']}",
+                 {"session": self.session, "copy": task["copy"], "deleted_bytes": 1})
+            return
+        body = self._report_of(task)
+        if body is None or task["stage"] == self.stops_at:
+            return
+        with self.lock:
+            if task["kind"] == "fence" and task["partition"] in self.grants:
+                self.grants[task["partition"]] = {**self.grants[task["partition"]], "fenced": True}
+                self._account()
+            self.seq += 1
+            body |= {"node": self.name, "session": self.session, "attempt": task["attempt"], "stage": task["stage"],
+                     "seq": self.seq}
+        once(leader, "POST", f"/v1/operations/{task['operation']}/reports", body)
+
+    def _work(self):
+        while not self.stopping:
+            time.sleep(0.03)
+            if self.paused or self.session is None:
+                continue
+            for task in list(self.work.values()):
+                try:
+                    self._do(task)
+                except (Unreachable, AssertionError):
+                    pass
+
     def crash(self):
         """The process is gone; nothing of it goes on."""
         self.stopping = True
@@ -178,6 +240,7 @@ class ModelNode:
             for partition in list(self.open):
                 self._close(partition, at)
             self.session, self.grants, self.lease_until = None, {}, 0.0
+            self.work = {}
         for t in self.threads:
             t.join(timeout=10)
 

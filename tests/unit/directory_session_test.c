@@ -184,11 +184,12 @@ static void naming_the_previous_session_releases_it(void)
     uint64_t old = session_of("n1"), epoch = part()->epoch;
     const struct dir_result *r = agent_put(&w, "n1", old);
     CHECK(part()->session == r->session && part()->epoch == r->revision && part()->epoch > epoch);
+    uint64_t second = r->session;
     CHECK_STR(primary(), "n1");
     CHECK_U64(agent_node(&w, "n1")->ended_session, 0);
     /* One that holds nothing proves nothing. */
     (void)agent_put(&w, "n1", old);
-    CHECK(part()->session == r->session || part()->session == agent_node(&w, "n1")->ended_session);
+    CHECK(part()->session == second || part()->session == agent_node(&w, "n1")->ended_session);
     CHECK(agent_node(&w, "n1")->ended_session != 0);
     close_world();
 }
@@ -326,6 +327,36 @@ static void the_primary_says_who_is_in_sync(void)
     close_world();
 }
 
+/* A request to count n2 that was sent before n2 was dropped, and comes after. */
+static void a_late_request_counts_nobody_again(void)
+{
+    open_world(2, 1);
+    uint64_t session = part()->session;
+    struct dir_partition *before = dir_ref(partition_copy(part()));
+    char name[] = "n2", *names[] = {name};
+    Cadastre__InsyncChange late;
+    cadastre__insync_change__init(&late);
+    late.partition = before->id;
+    late.session = session;
+    late.epoch = before->epoch;
+    late.insync = names;
+    late.n_insync = 1;
+    late.has_mod_revision = true;
+    late.mod_revision = before->mod_revision;
+    CHECK_U64(agent_insync(&w, part(), session, "")->err.code, ERR_OK);
+    const struct dir_result *r = world_do(&w, CADASTRE__COMMAND__BODY_INSYNC_CHANGE, &late);
+    CHECK_U64(r->err.code, ERR_STALE_REVISION);
+    CHECK_U64(r->current_revision, part()->mod_revision);
+    late.has_mod_revision = false;
+    r = world_do(&w, CADASTRE__COMMAND__BODY_INSYNC_CHANGE, &late);
+    CHECK_U64(r->err.code, ERR_INVALID_REQUEST);
+    CHECK_STR(r->err.pointer, "/mod_revision");
+    CHECK_U64(role_on("n2"), DIR_ROLE_ASYNC);
+    dir_unref(before);
+    dir_unref(before);
+    close_world();
+}
+
 static void a_person_forces_what_no_lease_forbids(void)
 {
     open_world(2, 1);
@@ -402,6 +433,7 @@ int main(void)
     RUN(nothing_is_placed_where_nobody_is);
     RUN(static_and_leased_change_into_each_other);
     RUN(the_primary_says_who_is_in_sync);
+    RUN(a_late_request_counts_nobody_again);
     RUN(a_person_forces_what_no_lease_forbids);
     RUN(a_node_that_may_write_is_not_removed);
     RUN(scheduling_is_remembered);

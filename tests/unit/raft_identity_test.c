@@ -80,7 +80,10 @@ static struct identity full(void)
         memset(p->instance, (int)i, sizeof p->instance);
         memset(p->raft_address, 'h', REPLICA_ADDRESS_MAX);
         (void)snprintf(p->api_url, sizeof p->api_url, i % 2 == 0 ? "" : "http://[::1]:%u", i);
+        identity.moves[i].id = i + 1;
+        memset(identity.moves[i].raft_address, 'm', REPLICA_ADDRESS_MAX);
     }
+    identity.move_count = REPLICA_SERVERS_MAX;
     return identity;
 }
 
@@ -103,7 +106,9 @@ static void saved_identity_is_loaded(void)
         CHECK_U64(got.is.founders[i].id, want.is.founders[i].id);
         CHECK_STR(got.is.founders[i].raft_address, want.is.founders[i].raft_address);
         CHECK_STR(got.is.founders[i].api_url, want.is.founders[i].api_url);
+        CHECK_STR(identity_moved(&got, i + 1), want.moves[i].raft_address);
     }
+    CHECK(identity_moved(&got, REPLICA_SERVERS_MAX + 1) == NULL);
     want.joined = true;
     want.started = false;
     CHECK_U64(identity_save(data_dir, &want, &e), ERR_OK);
@@ -119,6 +124,8 @@ static void torn_or_changed_file_is_refused(void)
     char text[32768];
     begin();
     want.is.founder_count = 2;
+    want.move_count = 1;
+    (void)snprintf(want.moves[0].raft_address, 40, "c:1");
     (void)snprintf(want.is.founders[0].raft_address, 40, "a:1");
     (void)snprintf(want.is.founders[1].raft_address, 40, "b:1");
     CHECK(mkdir(data_dir, 0700) == 0);

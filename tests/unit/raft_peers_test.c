@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -157,6 +158,64 @@ static void late_founder_must_be_in_the_record(void)
     mem_free(r);
 }
 
+static void copy_beside_its_original_is_refused(void)
+{
+    struct replica *r = make_member();
+    struct hello h = hello_of(r, 2);
+    r->options.election_ms = 1000;
+    uv_update_time(&loop);
+    CHECK_U64(judge(r, &h, NULL), REFUSE_NONE); /* it has moved: nobody is heard where it was */
+    r->watch.heard[0].id = 2;
+    r->watch.heard[0].at_ms = uv_now(&loop);
+    CHECK_U64(judge(r, &h, NULL), REFUSE_TWICE);
+    h.type = HELLO_ACCEPT; /* dialled, where it is known to be */
+    CHECK_U64(judge(r, &h, NULL), REFUSE_NONE);
+    h = hello_of(r, 2);
+    (void)snprintf(h.address, sizeof h.address, "b:1"); /* the founders' record of it */
+    CHECK_U64(judge(r, &h, NULL), REFUSE_NONE);
+    h = hello_of(r, 2);
+    r->identity.moves[0].id = 2;
+    (void)snprintf(r->identity.moves[0].raft_address, REPLICA_ADDRESS_MAX, "%s", h.address);
+    r->identity.move_count = 1;
+    CHECK_U64(judge(r, &h, NULL), REFUSE_NONE); /* the table has it there */
+    mem_free(r);
+}
+
+static void members_are_dialled_where_the_table_has_them(void)
+{
+    char dir[] = "/tmp/cadastre-peers-XXXXXX", file[64];
+    struct replica_peer table[] = {{.id = 1, .raft_address = "a:1"},
+                                   {.id = 2, .raft_address = "moved:2"},
+                                   {.id = 5, .raft_address = "moved:5"},
+                                   {.id = 9, .raft_address = "unknown:9"}};
+    struct identity kept_identity;
+    struct err e = {0};
+    struct replica *r = make_member();
+    CHECK(mkdtemp(dir) != NULL);
+    r->options.data_dir = dir;
+    CHECK_STR(peers_locate(r, 2), "b:1"); /* the record is never older than the configuration */
+    CHECK_STR(peers_locate(r, 5), "e:1");
+    CHECK(peers_locate(r, 9) == NULL);
+    r->start_last_index = 7;
+    r->raft.last_applied = 6;
+    CHECK(!replica_locate(r, table, 4)); /* what is being replayed may be older than the file */
+    CHECK_STR(peers_locate(r, 2), "b:1");
+    r->raft.last_applied = 7;
+    CHECK(replica_locate(r, table, 4));
+    CHECK_STR(peers_locate(r, 1), "a:1");
+    CHECK_STR(peers_locate(r, 2), "moved:2");
+    CHECK_STR(peers_locate(r, 5), "moved:5");
+    CHECK_U64(identity_load(dir, &kept_identity, &e), ERR_OK);
+    CHECK_STR(identity_moved(&kept_identity, 2), "moved:2");
+    (void)snprintf(table[1].raft_address, sizeof table[1].raft_address, "b:1");
+    CHECK(replica_locate(r, table, 2)); /* it moved back, and the other one was removed */
+    CHECK_U64(identity_load(dir, &kept_identity, &e), ERR_OK);
+    CHECK_U64(kept_identity.move_count, 0);
+    (void)snprintf(file, sizeof file, "%s/identity", dir);
+    CHECK(unlink(file) == 0 && rmdir(dir) == 0);
+    mem_free(r);
+}
+
 static struct replica *make_founder(void)
 {
     struct replica *r = make_member();
@@ -280,6 +339,8 @@ int main(void)
     RUN(members_are_told_from_strangers);
     RUN(joiner_without_a_log_takes_any_member);
     RUN(late_founder_must_be_in_the_record);
+    RUN(copy_beside_its_original_is_refused);
+    RUN(members_are_dialled_where_the_table_has_them);
     RUN(founders_are_heard_once_each_is_fresh);
     RUN(replaced_server_ends);
     RUN(bad_lists_are_refused);

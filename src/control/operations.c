@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a leader does for operations over time: admits those that wait, and ends stages that take
+ * too long. Its list and its clock are a hint: apply decides, and a time-out is void if the
+ * operation has moved on. */
+#include "control/internal.h"
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/mem.h"
+
+struct operation_timer {
+    uint64_t id;
+    dir_rev seen;      /* what was there when it began to count */
+    uint64_t since_ms; /* CLOCK_BOOTTIME */
+    uint64_t asked_ms; /* when something was last proposed for it; 0: never */
+};
+
+void operations_on_active(struct control *c)
+{
+    mem_free(c->timers);
+    c->timers = NULL;
+    c->timer_count = 0;
+}
+
+static uint64_t limit_of(const struct dir_settings *s, const struct dir_operation *o)
+{
+    switch ((int)o->stage) {
+    case DIR_STAGE_DUAL_WRITE:
+        return s->dual_write_max_ms;
+    case DIR_STAGE_FENCE:
+    case DIR_STAGE_CUTOVER:
+        return s->fence_max_ms;
+    case DIR_STAGE_WINDOW:
+        return s->validation_window_ms;
+    case DIR_STAGE_CLEANUP:
+        return UINT64_MAX; /* it waits for its node, however long that is away */
+    default:
+        return s->stage_timeout_ms;
+    }
+}
+
+static bool is_open(const struct dir_operation *o)
+{
+    return o->state == DIR_OPERATION_QUEUED || o->state == DIR_OPERATION_RUNNING;
+}
+
+/* Where progress counts, the stage takes too long only when nothing moves. */
+static dir_rev mark_of(const struct dir_operation *o)
+{
+    bool progresses = o->stage == DIR_STAGE_COPY || o->stage == DIR_STAGE_CATCH_UP;
+    return progresses ? o->revision : o->stage_revision;
+}
+
+static void propose_admit(struct control *c, const struct dir_operation *o)
+{
+    Cadastre__OperationAdmit body;
+    cadastre__operation_admit__init(&body);
+    Cadastre__Command command;
+    cadastre__command__init(&command);
+    body.operation = o->id;
+    body.attempt = o->attempt;
+    command.body_case = CADASTRE__COMMAND__BODY_OPERATION_ADMIT;
+    command.operation_admit = &body;
+    struct dir_result *expected = directory_try(c->parts.directory, &command);
+    if (expected->err.code == ERR_OK) {
+        (void)control_propose_own(c, &command, NULL, NULL);
+    }
+    result_unref(expected);
+}
+
+static void propose_timeout(struct control *c, const struct dir_operation *o)
+{
+    Cadastre__OperationTimeout body;
+    cadastre__operation_timeout__init(&body);
+    Cadastre__Command command;
+    cadastre__command__init(&command);
+    body.operation = o->id;
+    body.attempt = o->attempt;
+    body.stage = o->stage;
+    body.since = o->stage_revision;
+    command.body_case = CADASTRE__COMMAND__BODY_OPERATION_TIMEOUT;
+    command.operation_timeout = &body;
+    (void)control_propose_own(c, &command, NULL, NULL);
+}
+
+static void
+look_at(struct control *c, const struct dir_operation *o, struct operation_timer *t, uint64_t now)
+{
+    const struct dir_settings *s = &directory_state(c->parts.directory)->settings;
+    bool asked = t->asked_ms != 0 && now < t->asked_ms + CONTROL_ASK_AGAIN_MS;
+    uint64_t limit = limit_of(s, o);
+    if (asked || c->timer_proposals >= CONTROL_OPERATIONS_A_TURN) {
+        return;
+    }
+    if (o->state == DIR_OPERATION_QUEUED) {
+        propose_admit(c, o);
+    } else if (limit != UINT64_MAX && now - t->since_ms > limit) {
+        propose_timeout(c, o);
+    } else {
+        return;
+    }
+    t->asked_ms = now;
+    c->timer_proposals++;
+}
+
+/* Both lists are by id: the old one gives what it knows to the new one. */
+static void carry_over(struct control *c,
+                       uint64_t *at,
+                       struct operation_timer *t,
+                       const struct dir_operation *o)
+{
+    while (*at < c->timer_count && c->timers[*at].id < o->id) {
+        ++*at;
+    }
+    if (*at < c->timer_count && c->timers[*at].id == o->id && c->timers[*at].seen == t->seen) {
+        *t = c->timers[*at];
+    }
+}
+
+void operations_on_sample(struct control *c)
+{
+    uint64_t now = clock_boot_ms(), count = 0, cap = 0, at = 0;
+    struct operation_timer *timers = NULL;
+    const struct dir_operation *o;
+    struct ptree_iter it;
+    if (!c->active || now < c->timers_ms + CONTROL_OPERATIONS_MS) {
+        return;
+    }
+    bool stalled = now > c->timers_ms + CONTROL_OPERATIONS_MS + CONTROL_STALL_MS;
+    c->timers_ms = now;
+    c->timer_proposals = 0;
+    ptree_seek(&directory_state(c->parts.directory)->operations, slice_of(NULL, 0), &it);
+    for (; (o = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
+        if (!is_open(o)) {
+            continue;
+        }
+        if (count == cap) {
+            cap = cap > 0 ? cap * 2 : 16;
+            timers = mem_realloc(timers, cap * sizeof timers[0]);
+        }
+        struct operation_timer *t = &timers[count++];
+        *t = (struct operation_timer){o->id, mark_of(o), now, 0};
+        if (!stalled) {
+            carry_over(c, &at, t, o);
+        }
+        look_at(c, o, t, now);
+    }
+    mem_free(c->timers);
+    c->timers = timers;
+    c->timer_count = count;
+}

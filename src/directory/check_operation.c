@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What holds between operations, partitions and duties at every revision (check.c has the rest).
+ * Gives what is wrong with one of them, or NULL. */
+#include "directory/operation.h"
+
+static bool is_open(const struct dir_operation *o)
+{
+    return o->state == DIR_OPERATION_QUEUED ||
+           (o->state == DIR_OPERATION_RUNNING && o->stage < DIR_STAGE_CLEANUP);
+}
+
+static bool is_copying(const struct dir_operation *o)
+{
+    return o->state == DIR_OPERATION_RUNNING && o->stage >= DIR_STAGE_PREPARE &&
+           o->stage <= DIR_STAGE_CUTOVER;
+}
+
+static bool is_fenced(const struct dir_operation *o)
+{
+    return o->state == DIR_OPERATION_RUNNING &&
+           (o->stage == DIR_STAGE_FENCE || o->stage == DIR_STAGE_CUTOVER);
+}
+
+static bool is_candidate(const struct dir_operation *o, const struct dir_replica *r)
+{
+    return o != NULL && is_copying(o) && o->destination == r->node && o->copy == r->copy;
+}
+
+const char *check_partition_operation(const struct dir_view *v, const struct dir_partition *p)
+{
+    const struct dir_operation *o = operation_of_partition(v, p);
+    if (p->operation != 0 && (o == NULL || o->partition != p->id || !is_open(o))) {
+        return "the operation that holds it does not";
+    }
+    for (uint8_t i = 0; i < p->replica_count; i++) {
+        if (p->replicas[i].role == DIR_ROLE_JOINING && !is_candidate(o, &p->replicas[i])) {
+            return "a copy joins in no operation";
+        }
+    }
+    if (p->state == DIR_FENCING && (o == NULL || !is_fenced(o))) {
+        return "it is fenced by no operation";
+    }
+    if (p->state == DIR_ACTIVE && o != NULL && is_fenced(o)) {
+        return "its operation's fence is not there";
+    }
+    return NULL;
+}
+
+static const char *check_stage(const struct dir_operation *o)
+{
+    static const uint8_t states[] = {
+        [DIR_STAGE_QUEUED] = DIR_OPERATION_QUEUED,
+        [DIR_STAGE_DONE] = DIR_OPERATION_DONE,
+        [DIR_STAGE_ABORTED] = DIR_OPERATION_ABORTED,
+        [DIR_STAGE_FAILED] = DIR_OPERATION_FAILED,
+    };
+    uint8_t want = states[o->stage] != 0 ? states[o->stage] : DIR_OPERATION_RUNNING;
+    if (o->state != want || o->stage_count == 0 ||
+        o->stages[o->stage_count - 1].stage != o->stage || o->attempt == 0 ||
+        o->attempt > DIR_ATTEMPTS_MAX) {
+        return "its stage, state and attempt do not go together";
+    }
+    if (o->joined &&
+        (o->joined_session == 0 || o->stage < DIR_STAGE_VALIDATE || o->stage > DIR_STAGE_CUTOVER)) {
+        return "it is joined in another stage";
+    }
+    if (o->stage == DIR_STAGE_WINDOW && o->epoch_after <= o->epoch_before) {
+        return "its cutover made no new epoch";
+    }
+    return NULL;
+}
+
+const char *check_operation(const struct dir_view *v, const struct dir_operation *o)
+{
+    uint8_t key[8];
+    const struct dir_partition *p = ptree_get(&v->partitions, ptree_u64_key(o->partition, key));
+    const char *wrong = check_stage(o);
+    if (wrong != NULL) {
+        return wrong;
+    }
+    if (is_open(o) && (p == NULL || p->operation != o->id)) {
+        return "it does not hold its partition";
+    }
+    if (is_copying(o) && o->kind != DIR_OPERATION_TRANSFER) {
+        int at = partition_copy_on(p, o->destination);
+        if (at < 0 || p->replicas[at].role != DIR_ROLE_JOINING || p->replicas[at].copy != o->copy) {
+            return "its candidate is not there";
+        }
+    }
+    if (o->stage == DIR_STAGE_CLEANUP && duty_of_operation(v, o) == NULL) {
+        return "nobody has to clean up";
+    }
+    return NULL;
+}

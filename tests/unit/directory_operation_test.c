@@ -1,0 +1,824 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The stages of a move, one by one: what each asks for, what follows, and what goes wrong in it
+ * (docs/movement.md). */
+#include "directory/internal.h"
+#include "directory/tasks.h"
+#include "tests/harness/agents.h"
+#include "tests/harness/tap.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct world w;
+static uint64_t op, seq_s, seq_d;
+
+static char *text(const char *s)
+{
+    union {
+        const char *in;
+        char *out;
+    } u = {.in = s};
+    return u.out;
+}
+
+static const struct dir_partition *part(void)
+{
+    return agent_partition(&w, "k");
+}
+
+static const struct dir_operation *it(void)
+{
+    return view_operation(world_state(&w), op);
+}
+
+static const char *primary(void)
+{
+    const struct dir_node *n = view_primary(world_state(&w), part());
+    return n != NULL ? n->name : "";
+}
+
+static int role_on(const char *name)
+{
+    int at = partition_copy_on(part(), agent_node(&w, name)->id);
+    return at >= 0 ? part()->replicas[at].role : 0;
+}
+
+static const struct dir_result *
+start(enum dir_operation_kind kind, const char *from, const char *to)
+{
+    Cadastre__OperationStart m;
+    cadastre__operation_start__init(&m);
+    m.kind = kind;
+    m.partition = part()->id;
+    m.from = text(from);
+    m.to = text(to);
+    m.role = kind == DIR_OPERATION_ADD_REPLICA ? DIR_ROLE_SYNC : 0;
+    const struct dir_result *r = world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_START, &m);
+    if (r->err.code == ERR_OK) {
+        op = r->operation->id;
+    }
+    return r;
+}
+
+static const struct dir_result *admit(void)
+{
+    Cadastre__OperationAdmit m;
+    cadastre__operation_admit__init(&m);
+    m.operation = op;
+    m.attempt = it()->attempt;
+    return world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_ADMIT, &m);
+}
+
+static const struct dir_result *verb(Cadastre__OperationVerbKind kind)
+{
+    Cadastre__OperationVerb m;
+    cadastre__operation_verb__init(&m);
+    m.operation = op;
+    m.verb = kind;
+    m.reason = text("a person said so");
+    return world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_VERB, &m);
+}
+
+static const struct dir_result *time_out(void)
+{
+    Cadastre__OperationTimeout m;
+    cadastre__operation_timeout__init(&m);
+    m.operation = op;
+    m.attempt = it()->attempt;
+    m.stage = it()->stage;
+    m.since = it()->stage_revision;
+    return world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_TIMEOUT, &m);
+}
+
+/* A report of the present attempt and stage, to be filled. */
+static Cadastre__OperationReport report(const char *node)
+{
+    Cadastre__OperationReport m;
+    cadastre__operation_report__init(&m);
+    m.operation = op;
+    m.node = text(node);
+    m.session = agent_node(&w, node)->session;
+    m.attempt = it()->attempt;
+    m.stage = it()->stage;
+    m.seq = agent_node(&w, node)->id == it()->source ? ++seq_s : ++seq_d;
+    return m;
+}
+
+static const struct dir_result *tell(Cadastre__OperationReport *m)
+{
+    return world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_REPORT, m);
+}
+
+/* --- one step of each stage, as it goes well --- */
+
+static const struct dir_result *prepare(void)
+{
+    Cadastre__OperationReport m = report("n2");
+    m.has = DIR_REPORT_READY | DIR_REPORT_FREE_BYTES;
+    m.ready = true;
+    m.free_bytes = 1200;
+    return tell(&m);
+}
+
+static const struct dir_result *snapshot(void)
+{
+    Cadastre__OperationReport m = report("n1");
+    m.has = DIR_REPORT_SNAPSHOT | DIR_REPORT_POSITION | DIR_REPORT_BYTES_TOTAL;
+    m.snapshot = text("s1");
+    m.position = 100;
+    m.bytes_total = 1000;
+    return tell(&m);
+}
+
+static const struct dir_result *copy(void)
+{
+    Cadastre__OperationReport m = report("n2");
+    m.has = DIR_REPORT_CHUNK | DIR_REPORT_BYTES_DONE | DIR_REPORT_COMPLETE;
+    m.chunk = 10;
+    m.bytes_done = 1000;
+    m.complete = true;
+    return tell(&m);
+}
+
+static const struct dir_result *catch_up(void)
+{
+    Cadastre__OperationReport m = report("n2");
+    m.has = DIR_REPORT_APPLIED_POSITION | DIR_REPORT_LAG_BYTES;
+    m.applied_position = 110;
+    return tell(&m);
+}
+
+static const struct dir_result *active(void)
+{
+    Cadastre__OperationReport m = report("n1");
+    m.has = DIR_REPORT_ACTIVE | DIR_REPORT_FROM_POSITION;
+    m.active = true;
+    m.from_position = 120;
+    return tell(&m);
+}
+
+static const struct dir_result *applied(uint64_t position)
+{
+    Cadastre__OperationReport m = report("n2");
+    m.has = DIR_REPORT_APPLIED_POSITION;
+    m.applied_position = position;
+    return tell(&m);
+}
+
+static const struct dir_result *sum(const char *node, uint64_t checksum)
+{
+    Cadastre__OperationReport m = report(node);
+    m.has = DIR_REPORT_AT_POSITION | DIR_REPORT_ITEMS | DIR_REPORT_CHECKSUM;
+    m.at_position = it()->validate_at;
+    m.items = 7;
+    m.checksum = checksum;
+    return tell(&m);
+}
+
+static const struct dir_result *fence(void)
+{
+    Cadastre__OperationReport m = report("n1");
+    m.has = DIR_REPORT_FENCED | DIR_REPORT_FINAL_POSITION | DIR_REPORT_CHECKSUM;
+    m.fenced = true;
+    m.epoch = part()->epoch;
+    m.final_position = 150;
+    m.checksum = 77;
+    return tell(&m);
+}
+
+static const struct dir_result *cut_over(uint64_t position, uint64_t checksum)
+{
+    Cadastre__OperationReport m = report("n2");
+    m.has = DIR_REPORT_APPLIED_POSITION | DIR_REPORT_CHECKSUM;
+    m.applied_position = position;
+    m.checksum = checksum;
+    return tell(&m);
+}
+
+static void to_stage(enum dir_stage stage)
+{
+    for (int i = 0; i < 20 && it()->stage != stage && tap_failures() == 0; i++) {
+        switch ((int)it()->stage) {
+        case DIR_STAGE_QUEUED:
+            (void)admit();
+            break;
+        case DIR_STAGE_PREPARE:
+            (void)prepare();
+            break;
+        case DIR_STAGE_SNAPSHOT:
+            (void)snapshot();
+            break;
+        case DIR_STAGE_COPY:
+            (void)copy();
+            break;
+        case DIR_STAGE_CATCH_UP:
+            (void)catch_up();
+            break;
+        case DIR_STAGE_DUAL_WRITE:
+            (void)active();
+            (void)applied(120);
+            break;
+        case DIR_STAGE_VALIDATE:
+            (void)sum("n1", 5);
+            (void)sum("n2", 5);
+            break;
+        case DIR_STAGE_FENCE:
+            (void)fence();
+            break;
+        default:
+            (void)cut_over(150, 77);
+            break;
+        }
+        CHECK_U64(w.result->err.code, ERR_OK);
+        CHECK_U64(world_check(world_state(&w)), 0);
+    }
+    CHECK_STR(dir_stage_name(it()->stage), dir_stage_name(stage));
+}
+
+/* n1 is the primary, n2 has nothing, n3 may be a sync replica. */
+static void open_world(uint32_t sync)
+{
+    seq_s = seq_d = 0;
+    world_open(&w);
+    (void)agent_put(&w, "n1", 0);
+    if (sync > 0) {
+        (void)agent_put(&w, "n3", 0);
+    }
+    agent_keyspace(&w, sync);
+    (void)agent_put(&w, "n2", 0);
+    CHECK_STR(primary(), "n1");
+    CHECK_U64(start(DIR_OPERATION_MOVE, "n1", "n2")->err.code, ERR_OK);
+}
+
+static void at(enum dir_stage stage, uint32_t sync)
+{
+    open_world(sync);
+    to_stage(stage);
+}
+
+static void close_world(void)
+{
+    struct err e;
+    CHECK_U64(world_check(world_state(&w)), 0);
+    CHECK(w.rows_consistent);
+    struct directory *d = world_reload(&w, &e);
+    CHECK(d != NULL && directory_state(d)->hash.lo == world_state(&w)->hash.lo);
+    directory_free(d);
+    world_close(&w);
+}
+
+static bool has_duty(const char *node)
+{
+    struct ptree_iter iter;
+    uint8_t key[16];
+    uint64_t id = agent_node(&w, node)->id;
+    ptree_seek(&world_state(&w)->duties_by_node, state_pair_key(id, 0, key), &iter);
+    const struct dir_duty *d = ptree_iter_get(&iter, NULL);
+    return d != NULL && d->node == id;
+}
+
+static void end_session(const char *node)
+{
+    (void)agent_end(&w, node, agent_node(&w, node)->session, false);
+    CHECK_U64(w.result->err.code, ERR_OK);
+}
+
+/* --- the whole way --- */
+
+static void a_move_goes_all_the_way(void)
+{
+    open_world(0);
+    uint64_t epoch = part()->epoch;
+    CHECK(it()->state == DIR_OPERATION_QUEUED && part()->operation == op);
+    to_stage(DIR_STAGE_PREPARE);
+    CHECK(role_on("n2") == DIR_ROLE_JOINING && part()->epoch == epoch);
+    to_stage(DIR_STAGE_VALIDATE);
+    CHECK(it()->joined && it()->joined_session == agent_node(&w, "n2")->session);
+    CHECK(it()->validate_at > 120);
+    to_stage(DIR_STAGE_FENCE);
+    CHECK(part()->state == DIR_FENCING && part()->epoch == epoch);
+    to_stage(DIR_STAGE_CUTOVER);
+    CHECK_STR(primary(), "n1");
+    to_stage(DIR_STAGE_WINDOW);
+    CHECK_STR(primary(), "n2");
+    CHECK(part()->epoch == world_state(&w)->revision && part()->start_position == 150);
+    CHECK(part()->session == agent_node(&w, "n2")->session && role_on("n1") == DIR_ROLE_ASYNC);
+    Cadastre__OperationReport m = report("n1");
+    m.has = DIR_REPORT_OPEN_OPERATIONS | DIR_REPORT_STALE_READS;
+    m.open_operations = 1;
+    CHECK_U64(tell(&m)->err.code, ERR_OK);
+    (void)time_out();
+    CHECK_STR(it()->attention_code, "window_open");
+    m = report("n1");
+    m.has = DIR_REPORT_OPEN_OPERATIONS | DIR_REPORT_STALE_READS;
+    (void)tell(&m);
+    (void)time_out();
+    CHECK(it()->stage == DIR_STAGE_CLEANUP && part()->operation == 0 && role_on("n1") == 0);
+    CHECK(has_duty("n1"));
+    m = report("n1");
+    m.has = DIR_REPORT_OLD_EPOCH_WRITES;
+    CHECK_U64(tell(&m)->err.code, ERR_OK);
+    CHECK(it()->state == DIR_OPERATION_DONE && !has_duty("n1"));
+    CHECK(it()->epoch_before == epoch && it()->epoch_after == part()->epoch);
+    close_world();
+}
+
+static void old_writes_fail_the_operation_and_keep_the_data(void)
+{
+    at(DIR_STAGE_WINDOW, 0);
+    CHECK_U64(verb(CADASTRE__OPERATION_VERB_KIND__FINISH_VALIDATION)->err.code, ERR_OK);
+    Cadastre__OperationReport m = report("n1");
+    m.has = DIR_REPORT_OLD_EPOCH_WRITES;
+    m.old_epoch_writes = 2;
+    (void)tell(&m);
+    CHECK(it()->state == DIR_OPERATION_FAILED);
+    CHECK_STR(it()->attention_code, "old_epoch_writes");
+    CHECK(!has_duty("n1"));
+    close_world();
+}
+
+/* --- each row's own ends --- */
+
+static void prepare_may_refuse(void)
+{
+    static const char *const codes[] = {"destination_refused", "prepare_check_failed"};
+    for (int i = 0; i < 2; i++) {
+        at(DIR_STAGE_PREPARE, 0);
+        Cadastre__OperationReport m = report("n2");
+        Cadastre__Check check, *checks[] = {&check};
+        cadastre__check__init(&check);
+        check.name = text("disk");
+        m.refused = text(i == 0 ? "no" : "");
+        m.n_checks = i == 0 ? 0 : 1;
+        m.checks = checks;
+        CHECK_U64(tell(&m)->err.code, ERR_OK);
+        CHECK(it()->state == DIR_OPERATION_ABORTED && role_on("n2") == 0 && has_duty("n2"));
+        CHECK_STR(it()->attention_code, codes[i]);
+        close_world();
+    }
+}
+
+static void headroom_is_asked_for(void)
+{
+    at(DIR_STAGE_SNAPSHOT, 0);
+    Cadastre__OperationReport m = report("n1");
+    m.has = DIR_REPORT_SNAPSHOT | DIR_REPORT_POSITION | DIR_REPORT_BYTES_TOTAL;
+    m.snapshot = text("s1");
+    m.bytes_total = 1100;
+    (void)tell(&m);
+    CHECK_STR(it()->attention_code, "insufficient_headroom");
+    close_world();
+}
+
+static void damaged_chunks_abort(void)
+{
+    at(DIR_STAGE_COPY, 0);
+    Cadastre__OperationReport m = report("n2");
+    m.has = DIR_REPORT_CHUNK | DIR_REPORT_BYTES_DONE;
+    m.chunk = 3;
+    (void)tell(&m);
+    CHECK(it()->stage == DIR_STAGE_COPY && it()->chunk == 3);
+    m = report("n2");
+    m.has = DIR_REPORT_CHUNK | DIR_REPORT_BYTES_DONE;
+    m.checksum_failures = 1000;
+    (void)tell(&m);
+    CHECK_STR(it()->attention_code, "checksum_failures");
+    close_world();
+}
+
+static void a_gap_begins_at_the_snapshot_again(void)
+{
+    at(DIR_STAGE_CATCH_UP, 0);
+    uint64_t old = it()->copy;
+    Cadastre__OperationReport m = report("n2");
+    m.gap = true;
+    (void)tell(&m);
+    CHECK(it()->stage == DIR_STAGE_SNAPSHOT && it()->attempt == 2 && it()->copy > old);
+    CHECK(has_duty("n2") && it()->snapshot[0] == '\0');
+    close_world();
+}
+
+static void lag_keeps_it_in_catch_up(void)
+{
+    at(DIR_STAGE_CATCH_UP, 0);
+    Cadastre__OperationReport m = report("n2");
+    m.has = DIR_REPORT_APPLIED_POSITION | DIR_REPORT_LAG_BYTES;
+    m.lag_bytes = (1 << 20) + 1;
+    (void)tell(&m);
+    CHECK_U64(it()->stage, DIR_STAGE_CATCH_UP);
+    close_world();
+}
+
+static void joined_only_after_both_sides(void)
+{
+    at(DIR_STAGE_DUAL_WRITE, 0);
+    (void)applied(500);
+    CHECK(!it()->joined); /* the source has not said from where on */
+    (void)active();
+    CHECK(!it()->joined && it()->from_position == 120);
+    (void)applied(119);
+    CHECK(!it()->joined && it()->stage == DIR_STAGE_DUAL_WRITE);
+    (void)applied(120);
+    CHECK(it()->joined && it()->stage == DIR_STAGE_VALIDATE);
+    close_world();
+}
+
+static void passed_positions_move_away(void)
+{
+    at(DIR_STAGE_VALIDATE, 0);
+    uint64_t first = it()->validate_at;
+    CHECK_U64(sum("n1", 5)->err.code, ERR_OK);
+    Cadastre__OperationReport m = report("n2");
+    m.passed = true;
+    m.has = DIR_REPORT_AT_POSITION;
+    m.at_position = first + 50;
+    (void)tell(&m);
+    CHECK(it()->validate_at > first + 50 && !it()->source_says.has_values);
+    m = report("n1");
+    m.has = DIR_REPORT_AT_POSITION | DIR_REPORT_ITEMS | DIR_REPORT_CHECKSUM;
+    m.at_position = first;
+    CHECK_U64(tell(&m)->err.code, ERR_STALE_REPORT);
+    close_world();
+}
+
+static void a_mismatch_copies_once_more_then_aborts(void)
+{
+    at(DIR_STAGE_VALIDATE, 0);
+    (void)sum("n1", 5);
+    (void)sum("n2", 6);
+    CHECK(it()->stage == DIR_STAGE_COPY && it()->attempt == 2 && !it()->joined);
+    to_stage(DIR_STAGE_VALIDATE);
+    (void)sum("n2", 6);
+    (void)sum("n1", 5);
+    CHECK(it()->state == DIR_OPERATION_ABORTED);
+    CHECK_STR(it()->attention_code, "validation_mismatch");
+    CHECK(it()->source_says.checksum == 5 && it()->destination_says.checksum == 6);
+    close_world();
+}
+
+static void a_fence_is_of_its_epoch(void)
+{
+    at(DIR_STAGE_FENCE, 0);
+    Cadastre__OperationReport m = report("n1");
+    m.has = DIR_REPORT_FENCED | DIR_REPORT_FINAL_POSITION | DIR_REPORT_CHECKSUM;
+    m.fenced = true;
+    m.epoch = part()->epoch - 1;
+    CHECK_U64(tell(&m)->err.code, ERR_STALE_REPORT);
+    CHECK_U64(it()->stage, DIR_STAGE_FENCE);
+    close_world();
+}
+
+static void the_cutover_waits_and_compares(void)
+{
+    at(DIR_STAGE_CUTOVER, 0);
+    CHECK_U64(cut_over(149, 77)->err.code, ERR_OK);
+    CHECK_U64(it()->stage, DIR_STAGE_CUTOVER);
+    uint64_t epoch = part()->epoch;
+    (void)cut_over(150, 78);
+    CHECK(it()->state == DIR_OPERATION_ABORTED && part()->epoch > epoch);
+    CHECK(part()->state == DIR_ACTIVE);
+    CHECK_STR(primary(), "n1");
+    close_world();
+}
+
+/* --- reports that do not count --- */
+
+static void the_same_report_is_answered_the_same(void)
+{
+    at(DIR_STAGE_PREPARE, 0);
+    Cadastre__OperationReport m = report("n2");
+    m.has = DIR_REPORT_READY | DIR_REPORT_FREE_BYTES;
+    m.ready = true;
+    m.free_bytes = 1200;
+    (void)tell(&m);
+    dir_rev revision = world_state(&w)->revision;
+    CHECK_U64(tell(&m)->err.code, ERR_OK);
+    CHECK_U64(world_state(&w)->revision, revision);
+    m.free_bytes++;
+    CHECK_U64(tell(&m)->err.code, ERR_STALE_REPORT);
+    close_world();
+}
+
+static void reports_of_others_do_not_count(void)
+{
+    at(DIR_STAGE_COPY, 1);
+    dir_rev revision = world_state(&w)->revision;
+    for (int i = 0; i < 6; i++) {
+        Cadastre__OperationReport m = report(i == 0 ? "n3" : i == 1 ? "n1" : "n2");
+        m.has = DIR_REPORT_CHUNK | DIR_REPORT_BYTES_DONE;
+        m.attempt += i == 2;
+        m.stage -= i == 3;
+        m.session -= i == 4;
+        m.seq = i == 5 ? 1 : m.seq;
+        CHECK_U64(tell(&m)->err.code, ERR_STALE_REPORT);
+    }
+    Cadastre__OperationReport m = report("n2");
+    m.operation = 99999;
+    CHECK_U64(tell(&m)->err.code, ERR_OPERATION_NOT_FOUND);
+    CHECK_U64(world_state(&w)->revision, revision);
+    close_world();
+}
+
+/* --- people and timers --- */
+
+static void an_abort_before_the_fence_keeps_the_epoch(void)
+{
+    for (int s = DIR_STAGE_QUEUED; s <= DIR_STAGE_CUTOVER; s++) {
+        at((enum dir_stage)s, 0);
+        uint64_t epoch = part()->epoch;
+        tap_note("abort in %s", dir_stage_name((enum dir_stage)s));
+        CHECK_U64(verb(CADASTRE__OPERATION_VERB_KIND__ABORT)->err.code, ERR_OK);
+        CHECK(it()->state == DIR_OPERATION_ABORTED && part()->operation == 0);
+        CHECK(part()->state == DIR_ACTIVE && role_on("n2") == 0);
+        CHECK((part()->epoch > epoch) == (s >= DIR_STAGE_FENCE));
+        CHECK(has_duty("n2") == (s > DIR_STAGE_QUEUED));
+        CHECK_STR(primary(), "n1");
+        CHECK_U64(verb(CADASTRE__OPERATION_VERB_KIND__ABORT)->err.code, ERR_OK);
+        close_world();
+    }
+    at(DIR_STAGE_WINDOW, 0);
+    CHECK_U64(verb(CADASTRE__OPERATION_VERB_KIND__ABORT)->err.code, ERR_PAST_CUTOVER);
+    close_world();
+}
+
+static void a_time_out_tries_again(void)
+{
+    for (int s = DIR_STAGE_PREPARE; s <= DIR_STAGE_CUTOVER; s++) {
+        at((enum dir_stage)s, 0);
+        uint64_t epoch = part()->epoch;
+        tap_note("time-out in %s", dir_stage_name((enum dir_stage)s));
+        CHECK_U64(time_out()->err.code, ERR_OK);
+        CHECK_U64(it()->attempt, 2);
+        CHECK_U64(it()->stage, s < DIR_STAGE_DUAL_WRITE ? s : DIR_STAGE_CATCH_UP);
+        CHECK(!it()->joined && (part()->epoch > epoch) == (s >= DIR_STAGE_FENCE));
+        /* One that is behind does nothing. */
+        Cadastre__OperationTimeout m;
+        cadastre__operation_timeout__init(&m);
+        m.operation = op;
+        m.attempt = 1;
+        m.stage = (uint32_t)s;
+        dir_rev revision = world_state(&w)->revision;
+        (void)world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_TIMEOUT, &m);
+        CHECK_U64(world_state(&w)->revision, revision);
+        to_stage(DIR_STAGE_WINDOW);
+        close_world();
+    }
+}
+
+static void attempts_are_bounded(void)
+{
+    at(DIR_STAGE_COPY, 0);
+    for (int i = 0; i < DIR_ATTEMPTS_MAX; i++) {
+        (void)time_out();
+    }
+    CHECK(it()->state == DIR_OPERATION_ABORTED);
+    CHECK_STR(it()->attention_code, "attempts_exhausted");
+    close_world();
+}
+
+static void a_busy_partition_is_left_alone(void)
+{
+    at(DIR_STAGE_COPY, 0);
+    CHECK_U64(world_split(&w, part()->id, "m")->err.code, ERR_PARTITION_BUSY);
+    CHECK_U64(start(DIR_OPERATION_MOVE, "", "n2")->err.code, ERR_PARTITION_BUSY);
+    CHECK_U64(world_move(&w, part()->id, "n2")->err.code, ERR_PARTITION_BUSY);
+    Cadastre__KeyspaceDelete m;
+    cadastre__keyspace_delete__init(&m);
+    m.keyspace = world_keyspace(&w, "orders")->id;
+    CHECK_U64(world_do(&w, CADASTRE__COMMAND__BODY_KEYSPACE_DELETE, &m)->err.code,
+              ERR_KEYSPACE_BUSY);
+    close_world();
+}
+
+/* --- when something dies --- */
+
+static void the_source_lapses_before_joined(void)
+{
+    for (int s = DIR_STAGE_PREPARE; s <= DIR_STAGE_DUAL_WRITE; s++) {
+        at((enum dir_stage)s, 1);
+        tap_note("in %s", dir_stage_name((enum dir_stage)s));
+        end_session("n1");
+        CHECK_STR(primary(), "n3");
+        CHECK(it()->state == DIR_OPERATION_ABORTED && role_on("n2") == 0 && has_duty("n2"));
+        close_world();
+        at((enum dir_stage)s, 0);
+        end_session("n1");
+        CHECK_STR(primary(), "");
+        CHECK(it()->state == DIR_OPERATION_RUNNING);
+        (void)agent_put(&w, "n1", 0);
+        CHECK_STR(primary(), "n1");
+        CHECK(it()->attempt == 2 && it()->epoch_before == part()->epoch);
+        CHECK_U64(it()->stage, s < DIR_STAGE_DUAL_WRITE ? s : DIR_STAGE_CATCH_UP);
+        to_stage(DIR_STAGE_WINDOW);
+        close_world();
+    }
+}
+
+static void forward_only_after_an_equal_validation(void)
+{
+    at(DIR_STAGE_VALIDATE, 0);
+    end_session("n1");
+    CHECK_STR(primary(), "");
+    CHECK(it()->joined);
+    CHECK_STR(it()->attention_code, "source_lapsed");
+    CHECK_U64(verb(CADASTRE__OPERATION_VERB_KIND__ABORT)->err.code, ERR_SOURCE_LAPSED);
+    dir_rev revision = world_state(&w)->revision;
+    (void)time_out();
+    CHECK_U64(world_state(&w)->revision, revision);
+    CHECK_U64(verb(CADASTRE__OPERATION_VERB_KIND__PROMOTE_CANDIDATE)->err.code, ERR_OK);
+    CHECK_STR(primary(), "n2");
+    CHECK_STR(it()->attention_code, "unvalidated");
+    close_world();
+    at(DIR_STAGE_VALIDATE, 1); /* a replica has every write, and is preferred */
+    end_session("n1");
+    CHECK_STR(primary(), "n3");
+    CHECK(it()->state == DIR_OPERATION_ABORTED);
+    close_world();
+    for (int s = DIR_STAGE_FENCE; s <= DIR_STAGE_CUTOVER; s++) {
+        at((enum dir_stage)s, 1);
+        uint64_t epoch = part()->epoch;
+        end_session("n1");
+        CHECK_STR(primary(), "n2");
+        CHECK(it()->stage == DIR_STAGE_WINDOW && part()->epoch > epoch);
+        CHECK(part()->start_position == (s == DIR_STAGE_CUTOVER ? 150 : 0));
+        close_world();
+    }
+}
+
+static void the_destination_lapses(void)
+{
+    for (int s = DIR_STAGE_DUAL_WRITE; s <= DIR_STAGE_CUTOVER; s++) {
+        at((enum dir_stage)s, 0);
+        uint64_t epoch = part()->epoch;
+        end_session("n2");
+        CHECK(it()->stage == DIR_STAGE_CATCH_UP && it()->attempt == 2 && !it()->joined);
+        CHECK((part()->epoch > epoch) == (s >= DIR_STAGE_FENCE) && part()->state == DIR_ACTIVE);
+        CHECK_U64(catch_up()->err.code, ERR_STALE_REPORT);
+        (void)agent_put(&w, "n2", 0);
+        to_stage(DIR_STAGE_WINDOW);
+        close_world();
+    }
+}
+
+static void either_side_registers_again(void)
+{
+    for (int s = DIR_STAGE_PREPARE; s <= DIR_STAGE_CUTOVER; s++) {
+        for (int who = 0; who < 2; who++) {
+            at((enum dir_stage)s, 0);
+            const char *name = who == 0 ? "n1" : "n2";
+            uint64_t epoch = part()->epoch;
+            tap_note("%s in %s", name, dir_stage_name((enum dir_stage)s));
+            (void)agent_put(&w, name, agent_node(&w, name)->session);
+            CHECK(!it()->joined && part()->state == DIR_ACTIVE);
+            CHECK_U64(it()->stage, s < DIR_STAGE_DUAL_WRITE ? s : DIR_STAGE_CATCH_UP);
+            CHECK((part()->epoch > epoch) == (who == 0 || s >= DIR_STAGE_FENCE));
+            CHECK(it()->attempt > 1);
+            to_stage(DIR_STAGE_WINDOW);
+            close_world();
+        }
+    }
+}
+
+static void a_lost_candidate_is_begun_again(void)
+{
+    at(DIR_STAGE_VALIDATE, 0);
+    (void)agent_put_copies(&w, "n2", NULL, 0);
+    CHECK(it()->stage == DIR_STAGE_SNAPSHOT && !it()->joined);
+    at(DIR_STAGE_WINDOW, 0);
+    end_session("n2"); /* as any primary's death: the old source is no heir */
+    CHECK_STR(primary(), "");
+    CHECK_U64(role_on("n1"), DIR_ROLE_ASYNC);
+    close_world();
+}
+
+static void a_forced_failover_ends_it(void)
+{
+    at(DIR_STAGE_COPY, 1);
+    (void)agent_insync(&w, part(), part()->session, "");
+    end_session("n1");
+    CHECK_STR(primary(), "");
+    uint64_t id = op;
+    CHECK_U64(agent_failover(&w, part()->id, "n3", true)->err.code, ERR_OK);
+    CHECK(view_operation(world_state(&w), id)->state == DIR_OPERATION_ABORTED);
+    CHECK_STR(primary(), "n3");
+    close_world();
+}
+
+/* --- the other kinds --- */
+
+static void a_replica_is_added_and_removed(void)
+{
+    open_world(0);
+    (void)verb(CADASTRE__OPERATION_VERB_KIND__ABORT);
+    CHECK_U64(start(DIR_OPERATION_ADD_REPLICA, "", "n2")->err.code, ERR_OK);
+    uint64_t epoch = part()->epoch;
+    to_stage(DIR_STAGE_VALIDATE);
+    (void)sum("n1", 5);
+    (void)sum("n2", 5);
+    CHECK(it()->state == DIR_OPERATION_DONE && role_on("n2") == DIR_ROLE_SYNC);
+    CHECK(part()->epoch == epoch && part()->operation == 0);
+    CHECK_U64(start(DIR_OPERATION_TRANSFER, "", "n2")->err.code, ERR_OK);
+    to_stage(DIR_STAGE_FENCE);
+    (void)fence();
+    (void)cut_over(150, 77);
+    CHECK(it()->state == DIR_OPERATION_DONE);
+    CHECK_STR(primary(), "n2");
+    CHECK(role_on("n1") == DIR_ROLE_SYNC && part()->epoch > epoch);
+    CHECK_U64(start(DIR_OPERATION_REMOVE_REPLICA, "n1", "")->err.code, ERR_OK);
+    (void)admit();
+    CHECK(it()->stage == DIR_STAGE_CLEANUP && role_on("n1") == 0 && has_duty("n1"));
+    CHECK_U64(start(DIR_OPERATION_REMOVE_REPLICA, "n2", "")->err.code, ERR_NO_DESTINATION);
+    close_world();
+}
+
+static void another_copy_moves_without_a_fence(void)
+{
+    open_world(1);
+    (void)verb(CADASTRE__OPERATION_VERB_KIND__ABORT);
+    CHECK_U64(start(DIR_OPERATION_MOVE, "n3", "n2")->err.code, ERR_OK);
+    uint64_t epoch = part()->epoch;
+    to_stage(DIR_STAGE_VALIDATE);
+    (void)sum("n1", 5);
+    (void)sum("n2", 5);
+    CHECK(it()->stage == DIR_STAGE_CLEANUP && part()->epoch == epoch);
+    CHECK(role_on("n2") == DIR_ROLE_SYNC && role_on("n3") == 0 && has_duty("n3"));
+    CHECK_STR(primary(), "n1");
+    close_world();
+}
+
+static void what_can_not_be_started(void)
+{
+    open_world(1);
+    (void)verb(CADASTRE__OPERATION_VERB_KIND__ABORT);
+    CHECK_U64(start(DIR_OPERATION_MOVE, "n2", "n2")->err.code, ERR_NOT_OWNER);
+    CHECK_U64(start(DIR_OPERATION_MOVE, "n1", "n3")->err.code, ERR_NO_DESTINATION);
+    CHECK_U64(start(DIR_OPERATION_MOVE, "n1", "n9")->err.code, ERR_NODE_NOT_FOUND);
+    CHECK_U64(start(DIR_OPERATION_TRANSFER, "", "n2")->err.code, ERR_NO_DESTINATION);
+    CHECK_U64(start(DIR_OPERATION_REMOVE_REPLICA, "n3", "")->err.code, ERR_PLACEMENT_VIOLATED);
+    CHECK_U64(start(DIR_OPERATION_FAILOVER, "", "n3")->err.code, ERR_INVALID_REQUEST);
+    (void)agent_schedule(&w, "n2", CADASTRE__SCHEDULING_VERB__CORDON);
+    CHECK_U64(start(DIR_OPERATION_MOVE, "", "n2")->err.code, ERR_NO_DESTINATION);
+    (void)world_node(&w, "n4", "n4:1");
+    CHECK_U64(start(DIR_OPERATION_MOVE, "", "n4")->err.code, ERR_NEEDS_STAGED_MOVE);
+    close_world();
+}
+
+static bool collect(void *arg, const struct dir_task *t)
+{
+    struct dir_task *out = arg;
+    out[t->kind] = *t;
+    return true;
+}
+
+static void tasks_say_what_each_side_does(void)
+{
+    struct dir_task got[DIR_TASK_CLEANUP + 1];
+    at(DIR_STAGE_VALIDATE, 0);
+    memset(got, 0, sizeof got);
+    (void)dir_tasks(world_state(&w), agent_node(&w, "n1"), 0, collect, got);
+    CHECK(got[DIR_TASK_STAGE].operation == it() && got[DIR_TASK_STAGE].is_source);
+    CHECK_STR(got[DIR_TASK_STAGE].peer->name, "n2");
+    CHECK(got[DIR_TASK_GRANT].must_have_count == 1);
+    to_stage(DIR_STAGE_FENCE);
+    memset(got, 0, sizeof got);
+    (void)dir_tasks(world_state(&w), agent_node(&w, "n1"), 0, collect, got);
+    CHECK(got[DIR_TASK_FENCE].epoch == part()->epoch && got[DIR_TASK_GRANT].fenced);
+    memset(got, 0, sizeof got);
+    (void)dir_tasks(world_state(&w), agent_node(&w, "n2"), 0, collect, got);
+    CHECK(got[DIR_TASK_STAGE].copy == it()->copy && !got[DIR_TASK_STAGE].is_source);
+    CHECK(got[DIR_TASK_GRANT].role == DIR_ROLE_JOINING);
+    close_world();
+}
+
+int main(void)
+{
+    RUN(a_move_goes_all_the_way);
+    RUN(old_writes_fail_the_operation_and_keep_the_data);
+    RUN(prepare_may_refuse);
+    RUN(headroom_is_asked_for);
+    RUN(damaged_chunks_abort);
+    RUN(a_gap_begins_at_the_snapshot_again);
+    RUN(lag_keeps_it_in_catch_up);
+    RUN(joined_only_after_both_sides);
+    RUN(passed_positions_move_away);
+    RUN(a_mismatch_copies_once_more_then_aborts);
+    RUN(a_fence_is_of_its_epoch);
+    RUN(the_cutover_waits_and_compares);
+    RUN(the_same_report_is_answered_the_same);
+    RUN(reports_of_others_do_not_count);
+    RUN(an_abort_before_the_fence_keeps_the_epoch);
+    RUN(a_time_out_tries_again);
+    RUN(attempts_are_bounded);
+    RUN(a_busy_partition_is_left_alone);
+    RUN(the_source_lapses_before_joined);
+    RUN(forward_only_after_an_equal_validation);
+    RUN(the_destination_lapses);
+    RUN(either_side_registers_again);
+    RUN(a_lost_candidate_is_begun_again);
+    RUN(a_forced_failover_ends_it);
+    RUN(a_replica_is_added_and_removed);
+    RUN(another_copy_moves_without_a_fence);
+    RUN(what_can_not_be_started);
+    RUN(tasks_say_what_each_side_does);
+    return tap_done();
+}
