@@ -112,6 +112,22 @@ $(CLIENT_SO): $(CLIENT_OBJ)
 	$(Q)ln -sf $(@F) $(B)/libcadastre.so.$(SOVERSION)
 	$(Q)ln -sf $(@F) $(B)/libcadastre.so
 
+# --- examples/shardkv: a data node and its load generator, on the client library alone ---
+
+SHARDKV_LIBS  = $(shell pkg-config --libs libmicrohttpd sqlite3) $(CLIENT_LIBS) -lpthread
+SHARDKV_NODE := $(call obj,$(filter-out examples/shardkv/load.c,$(wildcard examples/shardkv/*.c)))
+
+.PHONY: shardkv
+shardkv: $(B)/shardkv $(B)/shardkv-load ## The example of a data node, and its load generator
+
+$(B)/shardkv: $(SHARDKV_NODE) $(B)/libcadastre.a
+	@echo "  LD   $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(SHARDKV_LIBS)
+
+$(B)/shardkv-load: $(call obj,examples/shardkv/load.c) $(B)/libcadastre.a
+	@echo "  LD   $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(CLIENT_LIBS) -lpthread
+
 # The same objects with their insides, for tests.
 $(B)/libcadastreclient.a: $(call obj,$(CLIENT_SRC))
 	@rm -f $@
@@ -150,9 +166,10 @@ $(B)/libcadastrecli.a: $(call obj,$(filter-out src/cli/main.c,$(CLI_SRC)))
 	@rm -f $@
 	$(Q)ar rcs $@ $^
 
+$(B)/tests/unit/shardkv_kv_test: $(B)/examples/shardkv/kv.o
 $(TEST_BINS) $(TEST_PROGS): $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastrecli.a $(B)/libcadastreclient.a $(B)/libcadastred.a
 	@echo "  LD   $@"
-	$(Q)$(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $< $(TEST_LIB_OBJ) $(TAP_OBJ) $(B)/libcadastrecli.a \
+	$(Q)$(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $< $(filter $(B)/examples/%.o,$^) $(TEST_LIB_OBJ) $(TAP_OBJ) $(B)/libcadastrecli.a \
 	    $(B)/libcadastreclient.a $(B)/libcadastred.a $(SERVER_LIBS) -lpthread
 
 # libcadastre as a program, for tests in Python.
@@ -214,7 +231,7 @@ $(B)/tests/bench/replica_bench: $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)
 .DELETE_ON_ERROR:
 
 .PHONY: tests-build unit
-tests-build: $(TEST_BINS) $(TEST_PROGS) $(INTEGRATION_BINS) $(FUZZ_REPLAYS) $(CLIENT_DRIVER)
+tests-build: shardkv $(TEST_BINS) $(TEST_PROGS) $(INTEGRATION_BINS) $(FUZZ_REPLAYS) $(CLIENT_DRIVER)
 unit: $(TEST_BINS) ## The C test programs
 	prove $(patsubst %,./%,$(TEST_BINS))
 

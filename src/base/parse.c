@@ -78,6 +78,42 @@ bool parse_size_bytes(const char *text, uint64_t *ret_bytes)
     return parse_with_unit(text, units, ret_bytes);
 }
 
+bool parse_rate_bytes(const char *text, uint64_t *ret_bytes_per_s)
+{
+    char size[32];
+    size_t len = strlen(text);
+    if (len < 3 || len - 2 >= sizeof size || strcmp(text + len - 2, "/s") != 0) {
+        return false;
+    }
+    (void)snprintf(size, sizeof size, "%.*s", (int)(len - 2), text);
+    return parse_size_bytes(size, ret_bytes_per_s);
+}
+
+bool parse_percent_ppm(const char *text, uint32_t max_ppm, uint32_t *ret_ppm)
+{
+    enum { PPM_PER_PERCENT = 10000 };
+    uint64_t value;
+    const char *p = leading_u64(text, &value);
+    if (p == NULL || value > max_ppm / PPM_PER_PERCENT) {
+        return false;
+    }
+    value *= PPM_PER_PERCENT;
+    if (*p == '.') {
+        uint64_t place = PPM_PER_PERCENT / 10;
+        if (p[1] < '0' || p[1] > '9') {
+            return false;
+        }
+        for (p++; *p >= '0' && *p <= '9' && place > 0; p++, place /= 10) {
+            value += (uint64_t)(*p - '0') * place;
+        }
+    }
+    if (strcmp(p, "%") != 0 || value > max_ppm) {
+        return false;
+    }
+    *ret_ppm = (uint32_t)value;
+    return true;
+}
+
 bool parse_host_port(const char *text, char *ret_host, size_t host_size, uint16_t *ret_port)
 {
     const char *colon = strrchr(text, ':');

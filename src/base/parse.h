@@ -21,6 +21,12 @@ bool parse_duration_ms(const char *text, uint64_t *ret_ms);
 /* "4096", "64KiB", "64MiB", "512GiB", "10400GB" (powers of 1000 without the i). */
 bool parse_size_bytes(const char *text, uint64_t *ret_bytes);
 
+/* A size a second: "64MiB/s"; without the "/s" it is refused. */
+bool parse_rate_bytes(const char *text, uint64_t *ret_bytes_per_s);
+
+/* "10%", "12.5%", to four decimals, at most `max_ppm`; in millionths: 10% is 100000. */
+bool parse_percent_ppm(const char *text, uint32_t max_ppm, uint32_t *ret_ppm);
+
 /* "host:port", "[v6]:port", ":port" is refused. `ret_host` holds `host_size` bytes, without
  * brackets. */
 bool parse_host_port(const char *text, char *ret_host, size_t host_size, uint16_t *ret_port);

@@ -44,6 +44,7 @@ static const struct cli_noun nouns[] = {
     {"audit", "Who did what", audit_commands},
     {"backup", "The directory as a SQLite file", backup_commands},
     {"doctor", "Whether every server is well", doctor_commands},
+    {"plan", "The arithmetic of moves, shards and salts; asks no server", plan_commands},
     {"completion", "A completion script for a shell", completion_commands},
     {NULL, NULL, NULL}};
 

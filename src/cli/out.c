@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-enum { GAP = 2 };
+/* All the digits that a double surely keeps, so that 56.4 stays 56.4. */
+enum { GAP = 2, REAL_DIGITS = 15 };
 
 bool out_format_parse(const char *text, enum out_format *ret_format)
 {
@@ -39,7 +40,8 @@ void out_put_json(struct buf *cell, const json_t *value)
         size_t len = json_string_length(value);
         out_put_text(cell, len > 0 ? json_string_value(value) : "-", len > 0 ? len : 1);
     } else {
-        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+        char *text =
+            json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(REAL_DIGITS));
         if (text != NULL) {
             buf_put_str(cell, text);
             mem_free(text);
@@ -186,7 +188,9 @@ void out_object(struct out *o, const struct out_view *v, const json_t *object)
 
 void out_json(struct out *o, const json_t *value, bool pretty)
 {
-    (void)json_dumpf(value, o->file, JSON_ENCODE_ANY | (pretty ? JSON_INDENT(2) : JSON_COMPACT));
+    (void)json_dumpf(value, o->file,
+                     JSON_ENCODE_ANY | JSON_REAL_PRECISION(REAL_DIGITS) |
+                         (pretty ? JSON_INDENT(2) : JSON_COMPACT));
     (void)fputc('\n', o->file);
 }
 

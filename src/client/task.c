@@ -92,8 +92,10 @@ static bool read_bounds(const json_t *json, struct cadastre_task *t)
 /* Which side of the operation this node is. */
 static bool read_is_source(const json_t *json)
 {
+    const char *side = json_string_value(json_object_get(json, "side"));
     const char *role = json_string_value(json_object_get(json, "role"));
     return json_is_true(json_object_get(json, "is_source")) ||
+           (side != NULL && strcmp(side, "source") == 0) ||
            (role != NULL && strcmp(role, "source") == 0);
 }
 

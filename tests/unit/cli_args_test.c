@@ -6,7 +6,7 @@
 #include <limits.h>
 #include <string.h>
 
-enum { WORDS_MAX = 16, TEXT_MAX = 1 << 20 };
+enum { WORDS_MAX = 32, TEXT_MAX = 1 << 20 };
 
 /* Splits at blanks, in place. */
 static int split_words(char *line, char **words)

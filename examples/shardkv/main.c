@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shardkv ENDPOINTS NODE ADDRESS DATA_DIR [HEARTBEAT_MS]: a node that serves until SIGTERM. */
+#include "examples/shardkv/replicate.h"
+
+#include <curl/curl.h>
+#include <microhttpd.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+enum { STOP_MS = 5000 };
+
+static void wait_for_signal(void)
+{
+    sigset_t set;
+    int which;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigwait(&set, &which);
+}
+
+/* Before any thread is made, so that all of them leave these to wait_for_signal(). */
+static void block_signals(void)
+{
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigaddset(&set, SIGPIPE);
+    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+static bool start_workers(struct node *n, pthread_t *workers)
+{
+    bool ok = true;
+    for (unsigned i = 0; ok && i < WORKERS; i++) {
+        ok = pthread_create(&workers[i], NULL, node_work, n) == 0;
+    }
+    return ok;
+}
+
+static int serve(struct node *n, const char *address)
+{
+    struct cadastre_error e;
+    pthread_t workers[WORKERS], repairer;
+    struct MHD_Daemon *http = http_start(n, address);
+    if (http == NULL || !start_workers(n, workers) ||
+        pthread_create(&repairer, NULL, replicate_repair, n) != 0) {
+        (void)fprintf(stderr, "shardkv: %s can't be listened on\n", address);
+        return 1;
+    }
+    cadastre_agent_start(n->agent);
+    wait_for_signal();
+    /* What was admitted is settled first; then the session is released, so that another node can
+     * take over without waiting for the lease. */
+    node_settle(n);
+    if (cadastre_agent_stop(n->agent, STOP_MS, &e) != CADASTRE_OK) {
+        (void)fprintf(stderr, "shardkv: the session was not released: %s\n", e.detail);
+    }
+    node_end(n);
+    for (unsigned i = 0; i < WORKERS; i++) {
+        (void)pthread_join(workers[i], NULL);
+    }
+    (void)pthread_join(repairer, NULL);
+    MHD_stop_daemon(http);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 5 || argc > 6) {
+        (void)fputs("usage: shardkv ENDPOINTS NODE ADDRESS DATA_DIR [HEARTBEAT_MS]\n", stderr);
+        return 2;
+    }
+    block_signals();
+    (void)curl_global_init(CURL_GLOBAL_DEFAULT);
+    (void)mkdir(argv[4], 0700);
+    struct node n = {.data_dir = argv[4],
+                     .endpoints = argv[1],
+                     .lock = PTHREAD_MUTEX_INITIALIZER,
+                     .changed = PTHREAD_COND_INITIALIZER};
+    struct cadastre_error e;
+    struct cadastre_agent_options o = {.endpoints = argv[1],
+                                       .node = argv[2],
+                                       .address = argv[3],
+                                       .data_dir = argv[4],
+                                       .heartbeat_ms = argc > 5 ? strtoul(argv[5], NULL, 10) : 0,
+                                       .callbacks = node_callbacks,
+                                       .arg = &n};
+    n.agent = cadastre_agent_new(&o, &e);
+    if (n.agent == NULL) {
+        (void)fprintf(stderr, "shardkv: %s\n", e.detail);
+        return 1;
+    }
+    int code = serve(&n, argv[3]);
+    cadastre_agent_free(n.agent);
+    node_close(&n);
+    curl_global_cleanup();
+    return code;
+}
