@@ -285,7 +285,7 @@ def disk_full(part):
                 fill(small)
                 write_much_until(c, lambda: not victim.alive())
                 equal(victim.wait_exit(), 3, f"exit of the server with the full disk\n{victim.tail()}")
-                assert "failed" in victim.tail(2) and str(victim.directory) in victim.tail(2), victim.tail()
+                assert "failed" in victim.tail(10) and str(victim.directory) in victim.tail(10), victim.tail()
                 w.wait_acknowledged(30)
                 (small / "filler").unlink()
                 victim.start()
