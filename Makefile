@@ -266,7 +266,7 @@ deps-bench:
 
 .PHONY: run
 run: deps ## Installs, builds and starts one server: data in ./cadastre-data, API on 127.0.0.1:7400
-	@$(MAKE) --no-print-directory -s all
+	@$(MAKE) --no-print-directory -s -j$(shell nproc) all
 	@cat docs/try.txt
 	@exec $(B)/cadastred
 
@@ -277,7 +277,7 @@ demo: deps-test ## Three servers, the world's cities, a router that follows whil
 
 .PHONY: test
 test: deps-test ## Installs, builds and passes every test that CI runs
-	@$(MAKE) --no-print-directory -s all tests-build
+	@$(MAKE) --no-print-directory -s -j$(shell nproc) all tests-build
 	@tests/run.sh $(B)
 
 .PHONY: lint
