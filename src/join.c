@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/parse.h"
 
 #include <curl/curl.h>
 #include <inttypes.h>
@@ -36,17 +37,9 @@ static void instance_hex(const uint8_t *instance, char out[2 * REPLICA_INSTANCE_
 
 static bool instance_parse(const char *text, uint8_t out[REPLICA_INSTANCE_SIZE])
 {
-    for (unsigned i = 0; i < REPLICA_INSTANCE_SIZE; i++) {
-        const char *digits = "0123456789abcdef";
-        const char *high = text[2 * i] != '\0' ? strchr(digits, text[2 * i]) : NULL;
-        const char *low =
-            high != NULL && text[2 * i + 1] != '\0' ? strchr(digits, text[2 * i + 1]) : NULL;
-        if (low == NULL) {
-            return false;
-        }
-        out[i] = (uint8_t)((high - digits) * 16 + (low - digits));
-    }
-    return text[2 * REPLICA_INSTANCE_SIZE] == '\0';
+    size_t len;
+    return parse_hex(slice_of(text, strlen(text)), out, REPLICA_INSTANCE_SIZE, &len) &&
+           len == REPLICA_INSTANCE_SIZE;
 }
 
 static char *request_body(const struct config *config, const struct replica_identity *identity)

@@ -26,7 +26,6 @@ enum {
     CONTROL_OPERATIONS_A_TURN = 16, /* commands proposed for them each time */
     CONTROL_ASK_AGAIN_MS = 2000,    /* after which a command for one is proposed again */
     BEATS_BATCH_MS = 50,            /* heartbeats of this time share a confirmation */
-    CONTROL_NO_INDEX = 0
 };
 
 struct request;
