@@ -54,6 +54,7 @@ ALL_LDFLAGS = $(VARIANT_LD_$(VARIANT)) $(LDFLAGS)
 BASE_SRC      := $(wildcard src/base/*.c)
 DIRECTORY_SRC := $(wildcard src/directory/*.c)
 RAFT_SRC      := $(wildcard src/raft/*.c)
+BALANCER_SRC  := $(wildcard src/balancer/*.c)
 CONTROL_SRC   := $(wildcard src/control/*.c)
 API_SRC       := $(wildcard src/api/*.c)
 CLI_SRC       := $(wildcard src/cli/*.c)
@@ -64,7 +65,7 @@ TOP_SRC       := $(filter-out src/main.c,$(wildcard src/*.c))
 
 obj = $(patsubst %.c,$(B)/%.o,$(1))
 PROTO_OBJ := $(B)/gen/directory/command.pb-c.o
-LIB_OBJ   := $(call obj,$(BASE_SRC) $(DIRECTORY_SRC) $(RAFT_SRC) $(CONTROL_SRC) $(API_SRC) $(TOP_SRC)) $(PROTO_OBJ) \
+LIB_OBJ   := $(call obj,$(BASE_SRC) $(DIRECTORY_SRC) $(RAFT_SRC) $(BALANCER_SRC) $(CONTROL_SRC) $(API_SRC) $(TOP_SRC)) $(PROTO_OBJ) \
              $(B)/src/api/openapi.o
 
 .PHONY: all

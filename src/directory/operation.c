@@ -80,7 +80,7 @@ static struct dir_operation *operation_new(struct apply *a,
     o->revision = a->rev;
     o->at_ms = a->s->time_ms;
     o->attempt = 1;
-    o->class_of = 250;
+    o->class_of = like->class_of != 0 ? like->class_of : DIR_CLASS_OPERATOR;
     (void)snprintf(o->keyspace_name, sizeof o->keyspace_name, "%s",
                    state_keyspace(a->s, p->keyspace)->name);
     (void)snprintf(o->source_name, sizeof o->source_name, "%s",

@@ -184,6 +184,7 @@ describe(const struct apply *a, const struct dir_partition *p, const struct requ
         .source = r->owner->id,
         .destination = r->to != NULL ? r->to->id : 0,
         .max_bytes_per_s = m->max_bytes_per_s,
+        .class_of = m->class_,
     };
     bool from_primary = r->from == NULL || r->from == r->owner;
     if (m->kind == DIR_OPERATION_MOVE || m->kind == DIR_OPERATION_TRANSFER) {

@@ -248,6 +248,21 @@ enum dir_operation_kind {
     DIR_OPERATION_FAILOVER
 };
 
+/* What an operation is for: the higher, the sooner it is admitted. */
+enum dir_class {
+    DIR_CLASS_OPTIMISE = 100,
+    DIR_CLASS_MERGE = 150,
+    DIR_CLASS_BALANCE = 200,
+    DIR_CLASS_OPERATOR = 250,
+    DIR_CLASS_HOT = 300,
+    DIR_CLASS_OVERLOAD = 450, /* a split of what is overloaded */
+    DIR_CLASS_DRAIN = 500,
+    DIR_CLASS_CONSTRAINT = 600,
+    DIR_CLASS_UNDER_REPLICATED = 700, /* from here on the recovery reserve may be used */
+    DIR_CLASS_LAST_COPY = 800,
+    DIR_CLASS_UNAVAILABLE = 900
+};
+
 enum dir_operation_state {
     DIR_OPERATION_QUEUED = 1,
     DIR_OPERATION_RUNNING,
@@ -330,7 +345,7 @@ struct dir_operation {
     uint8_t role; /* of the new copy: enum dir_role */
     uint32_t attempt;
     uint32_t validations; /* failed ones: one goes back to COPY, the next one aborts */
-    uint32_t class_of;    /* 250: an operator's */
+    uint32_t class_of;    /* enum dir_class */
     uint64_t stage_since_ms;
     dir_rev stage_revision;
     dir_rev copy; /* the candidate's id */
