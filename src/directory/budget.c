@@ -19,14 +19,15 @@ enum {
     RELEASE_MS = 60000,
     PATH_MAX_BUDGETS = 2 + 2 * DIR_RESERVED_LABELS + 1
 };
-#define NODE_BYTES (UINT64_C(96) << 20) /* a second: a link of 1 Gbit/s, but for what others need */
+/* A second: a link of 1 Gbit/s, but for what others need. */
+#define NODE_BYTES (UINT64_C(96) << 20)
 
 const char *dir_budget_name(enum dir_budget budget)
 {
     static const char *const names[] = {
-        [DIR_BUDGET_SOURCE] = "source",   [DIR_BUDGET_DESTINATION] = "destination",
-        [DIR_BUDGET_RACK] = "rack",       [DIR_BUDGET_ZONE] = "zone",
-        [DIR_BUDGET_DEVICE] = "device",   [DIR_BUDGET_CLUSTER] = "cluster",
+        [DIR_BUDGET_SOURCE] = "source",     [DIR_BUDGET_DESTINATION] = "destination",
+        [DIR_BUDGET_RACK] = "rack",         [DIR_BUDGET_ZONE] = "zone",
+        [DIR_BUDGET_DEVICE] = "device",     [DIR_BUDGET_CLUSTER] = "cluster",
         [DIR_BUDGET_TRANSFER] = "transfer",
     };
     ASSERT(budget >= DIR_BUDGET_SOURCE && budget <= DIR_BUDGETS);
@@ -275,8 +276,8 @@ static void put_value(const struct dir_view *v, const struct leg *l, struct dir_
 static void say_full(struct dir_waiting *w)
 {
     (void)snprintf(w->detail, sizeof w->detail,
-                   "the budget %s%s%s has %" PRIu64 " %s in use of %" PRIu64
-                   ", %" PRIu64 " of them kept for recovery, and %" PRIu64 " more %s needed",
+                   "the budget %s%s%s has %" PRIu64 " %s in use of %" PRIu64 ", %" PRIu64
+                   " of them kept for recovery, and %" PRIu64 " more %s needed",
                    dir_budget_name(w->budget), w->value[0] != '\0' ? " of " : "", w->value, w->used,
                    w->of_bytes ? "bytes/s" : "moves", w->limit, w->reserve, w->wanted,
                    w->wanted == 1 ? "is" : "are");
@@ -349,9 +350,8 @@ static const struct dir_partition *partition_of(const struct dir_view *v,
     return ptree_get(&v->partitions, ptree_u64_key(o->partition, key));
 }
 
-static bool is_not_ready(const struct dir_view *v,
-                         const struct dir_operation *o,
-                         struct dir_waiting *w)
+static bool
+is_not_ready(const struct dir_view *v, const struct dir_operation *o, struct dir_waiting *w)
 {
     const struct dir_partition *p = partition_of(v, o);
     const char *why = p != NULL ? operation_not_yet(v, o, p) : "its partition is gone";
@@ -382,35 +382,40 @@ bool dir_budget_lacks(const struct dir_view *v,
     return crosses(v, o, &p, w);
 }
 
-/* The recoveries are the first in the queue. */
-static bool yields(const struct dir_view *v, struct dir_waiting *w)
+uint64_t dir_budget_first(const struct dir_view *v)
 {
-    struct dir_waiting of_other;
+    struct dir_waiting w;
     struct ptree_iter it;
     const struct dir_operation *o;
     unsigned seen = 0;
     ptree_seek(&v->queued, slice_of(NULL, 0), &it);
     while ((o = ptree_iter_get(&it, NULL)) != NULL && is_recovery(o)) {
-        if (seen++ == DIR_BUDGET_RECOVERIES_MAX || !dir_budget_lacks(v, o, &of_other)) {
-            w->code = ERR_BUDGET_EXCEEDED;
-            w->operation = o->id;
-            (void)snprintf(w->detail, sizeof w->detail,
-                           "operation %" PRIu64 " recovers a copy, and comes first", o->id);
-            return true;
+        if (seen++ == DIR_BUDGET_RECOVERIES_MAX || !dir_budget_lacks(v, o, &w)) {
+            return o->id;
         }
         ptree_iter_next(&it);
     }
-    return false;
+    return 0;
+}
+
+bool dir_budget_yields(const struct dir_operation *o, uint64_t first, struct dir_waiting *w)
+{
+    if (first == 0 || is_recovery(o) || !dir_operation_copies(o)) {
+        return false;
+    }
+    memset(w, 0, sizeof *w);
+    w->code = ERR_BUDGET_EXCEEDED;
+    w->operation = first;
+    (void)snprintf(w->detail, sizeof w->detail,
+                   "operation %" PRIu64 " recovers a copy, and comes first", first);
+    return true;
 }
 
 bool dir_budget_waits(const struct dir_view *v,
                       const struct dir_operation *o,
                       struct dir_waiting *w)
 {
-    if (dir_budget_lacks(v, o, w)) {
-        return true;
-    }
-    return !is_recovery(o) && dir_operation_copies(o) && yields(v, w);
+    return dir_budget_lacks(v, o, w) || dir_budget_yields(o, dir_budget_first(v), w);
 }
 
 bool dir_budget_touches(const struct dir_view *v,
@@ -474,9 +479,9 @@ void budget_on_stage(const struct dir_view *v, struct dir_operation *o)
 
 static enum dir_usage_group group_of(const struct dir_operation *o)
 {
-    return is_recovery(o)                     ? DIR_USAGE_RECOVERY
+    return is_recovery(o)                   ? DIR_USAGE_RECOVERY
            : o->class_of >= DIR_CLASS_DRAIN ? DIR_USAGE_DRAIN
-                                              : DIR_USAGE_ROUTINE;
+                                            : DIR_USAGE_ROUTINE;
 }
 
 static bool is_nothing(const struct dir_usage *u)

@@ -40,9 +40,9 @@ enum { DIR_USAGE_HELD, DIR_USAGE_RELEASING, DIR_USAGE_STATES };
 
 struct dir_usage {
     struct dir_object object;
-    uint64_t budget;                /* enum dir_budget */
-    uint64_t node;                  /* of a budget of nodes */
-    char label[DIR_NAME_MAX + 1];   /* of one of labels: its value */
+    uint64_t budget;              /* enum dir_budget */
+    uint64_t node;                /* of a budget of nodes */
+    char label[DIR_NAME_MAX + 1]; /* of one of labels: its value */
     struct dir_budget_limit used[DIR_USAGE_GROUPS][DIR_USAGE_STATES];
 };
 
@@ -54,7 +54,7 @@ struct dir_waiting {
     enum err_code code; /* ERR_NO_DESTINATION: not ready; ERR_BUDGET_EXCEEDED */
     char detail[256];
     /* With ERR_BUDGET_EXCEEDED: the budget that is full, or another operation that goes first. */
-    enum dir_budget budget; /* 0: none */
+    enum dir_budget budget;       /* 0: none */
     char value[DIR_NAME_MAX + 1]; /* the node's name, or the label's value; "" for the cluster */
     bool of_bytes;                /* else of moves */
     uint64_t used, wanted, limit, reserve;
@@ -65,10 +65,17 @@ struct dir_waiting {
 bool dir_budget_waits(const struct dir_view *v,
                       const struct dir_operation *o,
                       struct dir_waiting *ret_waiting);
-/* As dir_budget_waits(), but for the precedence of recoveries. */
+/* Its two halves, for whoever asks about many: does it lack something itself, and has it to let
+ * `first` go first? */
 bool dir_budget_lacks(const struct dir_view *v,
                       const struct dir_operation *o,
                       struct dir_waiting *ret_waiting);
+bool dir_budget_yields(const struct dir_operation *o,
+                       uint64_t first,
+                       struct dir_waiting *ret_waiting);
+/* A recovery that waits and could be admitted, or 0: nothing routine that copies is before it. O(of
+ * recoveries that wait, DIR_BUDGET_RECOVERIES_MAX at the most). */
+uint64_t dir_budget_first(const struct dir_view *v);
 /* Whether the operation would take of this budget (a dir_waiting's). */
 bool dir_budget_touches(const struct dir_view *v,
                         const struct dir_operation *o,

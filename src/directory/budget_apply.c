@@ -155,8 +155,8 @@ static const char *check_sums(const struct dir_operation *o)
 {
     const struct dir_reservation *r = &o->reserved;
     bool steps = r->step == 0 || (r->releasing && r->step < DIR_RELEASE_STEPS);
-    bool bytes = r->moves > 0 ? r->transfer || r->bytes_per_s >= o->rate_bytes_per_s
-                              : r->bytes_per_s == 0;
+    bool bytes =
+        r->moves > 0 ? r->transfer || r->bytes_per_s >= o->rate_bytes_per_s : r->bytes_per_s == 0;
     return steps && bytes ? NULL : "its reservation does not add up";
 }
 

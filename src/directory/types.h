@@ -446,6 +446,8 @@ const char *dir_role_name(enum dir_role role);
 const char *dir_state_name(enum dir_state_of state);
 const char *dir_stage_name(enum dir_stage stage);                  /* "COPY" */
 const char *dir_operation_kind_name(enum dir_operation_kind kind); /* "add_replica" */
+/* "operator": of what lies between two, the lower one's. */
+const char *dir_class_name(uint32_t class_of);
 const char *dir_operation_state_name(enum dir_operation_state state);
 
 #endif

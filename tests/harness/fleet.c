@@ -22,8 +22,11 @@ static const struct dir_node *node_of(const struct world *w, const char *name)
     return view_node(world_state(w), slice_of(name, strlen(name)));
 }
 
-const struct dir_result *
-fleet_node(struct world *w, const char *name, const char *rack, const char *zone, const char *device)
+const struct dir_result *fleet_node(struct world *w,
+                                    const char *name,
+                                    const char *rack,
+                                    const char *zone,
+                                    const char *device)
 {
     static const char *const names[] = {"device", "rack", "zone"};
     const char *values[] = {device, rack, zone};
@@ -112,8 +115,7 @@ static void report(struct world *w, const struct dir_operation *o, uint64_t node
 {
     Cadastre__OperationReport m;
     const struct dir_node *n = view_node_by_id(world_state(w), node);
-    const struct dir_evidence *said =
-        node == o->source ? &o->source_says : &o->destination_says;
+    const struct dir_evidence *said = node == o->source ? &o->source_says : &o->destination_says;
     cadastre__operation_report__init(&m);
     m.operation = o->id;
     m.node = text(n->name);

@@ -8,8 +8,11 @@
 
 /* "" for a label that it has not. Registers it, or again in a new session that knows of the old
  * one. */
-const struct dir_result *
-fleet_node(struct world *w, const char *name, const char *rack, const char *zone, const char *device);
+const struct dir_result *fleet_node(struct world *w,
+                                    const char *name,
+                                    const char *rack,
+                                    const char *zone,
+                                    const char *device);
 
 /* An operation as it is asked for. */
 struct fleet_start {

@@ -49,7 +49,7 @@ static const char *label(const char *const names[3])
 static void put_node(uint64_t i)
 {
     static const char *const racks[] = {"", "r1", "r2"}, *const zones[] = {"", "z1", "z2"},
-                            *const devices[] = {"", "x1", "x2"};
+                             *const devices[] = {"", "x1", "x2"};
     (void)fleet_node(&w, name_of(i), label(racks), label(zones), label(devices));
 }
 
@@ -57,10 +57,10 @@ static void put_node(uint64_t i)
 
 struct row {
     char name[96];
-    uint64_t moves, bytes;           /* of what runs */
+    uint64_t moves, bytes; /* of what runs */
     uint64_t routine_moves, routine_bytes;
-    uint64_t small_moves;            /* of classes below a drain */
-    uint64_t all_moves, all_bytes;   /* and of what steps down */
+    uint64_t small_moves;          /* of classes below a drain */
+    uint64_t all_moves, all_bytes; /* and of what steps down */
 };
 
 struct sums {
@@ -274,8 +274,8 @@ static void do_start(void)
 {
     static const uint32_t classes[] = {0, 100, 200, 250, 300, 450, 500, 600, 700, 800, 900};
     static const enum dir_operation_kind kinds[] = {
-        DIR_OPERATION_MOVE, DIR_OPERATION_MOVE, DIR_OPERATION_MOVE, DIR_OPERATION_ADD_REPLICA,
-        DIR_OPERATION_REMOVE_REPLICA, DIR_OPERATION_TRANSFER};
+        DIR_OPERATION_MOVE,        DIR_OPERATION_MOVE,           DIR_OPERATION_MOVE,
+        DIR_OPERATION_ADD_REPLICA, DIR_OPERATION_REMOVE_REPLICA, DIR_OPERATION_TRANSFER};
     const struct dir_partition *p, *found = NULL;
     struct ptree_iter it;
     uint64_t n = 0;
@@ -432,8 +432,8 @@ static void random_fleets_keep_their_budgets(void)
             tap_note("fleet of seed %" PRIu64, seed + i);
         }
     }
-    tap_note("%" PRIu64 " admitted (%" PRIu64 " recoveries), %" PRIu64 " refused by budgets, %" PRIu64
-             " by recoveries, %" PRIu64 " steps down",
+    tap_note("%" PRIu64 " admitted (%" PRIu64 " recoveries), %" PRIu64
+             " refused by budgets, %" PRIu64 " by recoveries, %" PRIu64 " steps down",
              admitted, recoveries, refused_by_budget, refused_by_recovery, released);
     CHECK(admitted > SEEDS && recoveries > SEEDS / 4 && refused_by_budget > SEEDS);
     CHECK(refused_by_recovery > SEEDS / 4 && released > SEEDS / 10);

@@ -115,8 +115,8 @@ static void pair_of(enum dir_budget budget, int i, char from[16], char to[16])
 static const char *value_of(enum dir_budget budget)
 {
     static const char *const values[] = {
-        [DIR_BUDGET_SOURCE] = "s0",   [DIR_BUDGET_DESTINATION] = "d0", [DIR_BUDGET_RACK] = "r1",
-        [DIR_BUDGET_ZONE] = "z1",     [DIR_BUDGET_DEVICE] = "disk1",   [DIR_BUDGET_CLUSTER] = "",
+        [DIR_BUDGET_SOURCE] = "s0", [DIR_BUDGET_DESTINATION] = "d0", [DIR_BUDGET_RACK] = "r1",
+        [DIR_BUDGET_ZONE] = "z1",   [DIR_BUDGET_DEVICE] = "disk1",   [DIR_BUDGET_CLUSTER] = "",
         [DIR_BUDGET_TRANSFER] = "",
     };
     return values[budget];
@@ -158,8 +158,8 @@ static void one_budget(enum dir_budget budget, bool of_bytes, uint32_t routine, 
 
 static void every_budget_is_kept_for_every_class(void)
 {
-    static const uint32_t routine[] = {DIR_CLASS_OPTIMISE, DIR_CLASS_BALANCE,  DIR_CLASS_OPERATOR,
-                                       DIR_CLASS_HOT,      DIR_CLASS_OVERLOAD, DIR_CLASS_DRAIN,
+    static const uint32_t routine[] = {DIR_CLASS_OPTIMISE,  DIR_CLASS_BALANCE,  DIR_CLASS_OPERATOR,
+                                       DIR_CLASS_HOT,       DIR_CLASS_OVERLOAD, DIR_CLASS_DRAIN,
                                        DIR_CLASS_CONSTRAINT};
     static const uint32_t recovery[] = {DIR_CLASS_UNDER_REPLICATED, DIR_CLASS_LAST_COPY,
                                         DIR_CLASS_UNAVAILABLE};
