@@ -312,6 +312,16 @@ bool place_equal(const struct dir_placement *a, const struct dir_placement *b);
 bool place_allows(const struct dir_placement *placement, const struct dir_node *n);
 const char *place_label(const struct dir_node *n, const char *name); /* "" when it has none */
 
+/* --- policy.c --- */
+
+enum err_code policy_check_text(struct err *e, const ProtobufCBinaryData *policy) MUST_CHECK;
+/* NULL: none. Refuses what is unknown or out of range, at "/policy/NAME". */
+enum err_code
+policy_read(struct err *e, const Cadastre__PolicyRules *in, struct dir_policy *out) MUST_CHECK;
+/* As policy_read() lets them in. */
+bool policy_in_range(const struct dir_policy *p);
+bool policy_equal(const struct dir_policy *a, const struct dir_policy *b);
+
 /* --- retain.c --- */
 
 /* What log time and the limits take away, a bounded number a command. */

@@ -43,7 +43,7 @@
     X(rate_bytes_per_s)                                                                            \
     X(attention_since_ms)
 
-#define OPERATION_FLAGS(X) X(moves_primary) X(complete) X(active) X(fenced) X(joined)
+#define OPERATION_FLAGS(X) X(moves_primary) X(complete) X(active) X(fenced) X(joined) X(warm)
 
 #define OPERATION_TEXTS(X)                                                                         \
     X(snapshot)                                                                                    \

@@ -294,7 +294,7 @@ static bool owe(struct moving *m, const struct dir_replica *r)
 static void forget(struct moving *m)
 {
     struct dir_operation *o = m->o;
-    o->joined = o->active = o->fenced = false;
+    o->joined = o->active = o->fenced = o->warm = false;
     o->from_position = o->validate_at = o->final_position = o->checksum = 0;
     o->joined_session = 0;
     o->source_says.has_values = o->source_says.passed = false;

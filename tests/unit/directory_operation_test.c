@@ -2,6 +2,7 @@
 /* The stages of a move, one by one: what each asks for, what follows, and what goes wrong in it
  * (docs/movement.md). */
 #include "directory/internal.h"
+#include "directory/policy.h"
 #include "directory/tasks.h"
 #include "tests/harness/agents.h"
 #include "tests/harness/tap.h"
@@ -481,6 +482,131 @@ static void the_cutover_waits_and_compares(void)
     close_world();
 }
 
+/* --- what the keyspace's policy changes --- */
+
+static const struct dir_result *set_policy(Cadastre__PolicyRules *rules)
+{
+    Cadastre__KeyspacePatch m;
+    cadastre__keyspace_patch__init(&m);
+    m.keyspace = world_keyspace(&w, "orders")->id;
+    m.has_policy = true;
+    m.rules = rules;
+    return world_do(&w, CADASTRE__COMMAND__BODY_KEYSPACE_PATCH, &m);
+}
+
+static void policy_value(enum dir_policy_value which, uint64_t value, enum err_code want)
+{
+    Cadastre__PolicyValue v, *values[] = {&v};
+    Cadastre__PolicyRules rules;
+    cadastre__policy_value__init(&v);
+    cadastre__policy_rules__init(&rules);
+    v.which = which;
+    v.value = value;
+    rules.n_values = 1;
+    rules.values = values;
+    CHECK_U64(set_policy(&rules)->err.code, want);
+}
+
+static void policy_checks(char **names, size_t count)
+{
+    Cadastre__PolicyRules rules;
+    cadastre__policy_rules__init(&rules);
+    rules.n_required_checks = count;
+    rules.required_checks = names;
+    CHECK_U64(set_policy(&rules)->err.code, ERR_OK);
+}
+
+static void prepare_with(const char *check, bool ready)
+{
+    Cadastre__OperationReport m = report("n2");
+    Cadastre__Check c, *checks[] = {&c};
+    cadastre__check__init(&c);
+    c.name = text(check != NULL ? check : "");
+    c.ok = true;
+    m.has = DIR_REPORT_READY | DIR_REPORT_FREE_BYTES;
+    m.ready = ready;
+    m.free_bytes = 1200;
+    m.n_checks = check != NULL ? 1 : 0;
+    m.checks = checks;
+    CHECK_U64(tell(&m)->err.code, ERR_OK);
+}
+
+static void a_required_check_is_missed(void)
+{
+    char *names[] = {text("schema"), text("encryption")};
+    at(DIR_STAGE_PREPARE, 0);
+    policy_checks(names, 2);
+    prepare_with(NULL, false); /* not ready: it may still come */
+    CHECK_U64(it()->stage, DIR_STAGE_PREPARE);
+    prepare_with("schema", true);
+    CHECK(it()->state == DIR_OPERATION_ABORTED && has_duty("n2"));
+    CHECK_STR(it()->attention_code, "prepare_check_failed");
+    CHECK_STR(it()->attention, "encryption");
+    close_world();
+    at(DIR_STAGE_PREPARE, 0);
+    policy_checks(names, 1);
+    prepare_with("schema", true);
+    CHECK_U64(it()->stage, DIR_STAGE_SNAPSHOT);
+    policy_checks(NULL, 0);
+    CHECK_U64(world_keyspace(&w, "orders")->rules.check_count, 0);
+    close_world();
+}
+
+static void a_cold_destination_waits_before_the_fence(void)
+{
+    for (int late = 0; late < 2; late++) {
+        at(DIR_STAGE_VALIDATE, 0);
+        policy_value(DIR_POLICY_REQUIRE_WARM, 1, ERR_OK);
+        (void)sum("n1", 5);
+        CHECK_U64(sum("n2", 5)->err.code, ERR_OK);
+        CHECK(it()->stage == DIR_STAGE_VALIDATE && part()->state == DIR_ACTIVE);
+        Cadastre__OperationReport m = report(late != 0 ? "n1" : "n2");
+        m.warm = true;
+        CHECK_U64(tell(&m)->err.code, late != 0 ? ERR_INVALID_REQUEST : ERR_OK);
+        CHECK_U64(it()->stage, late != 0 ? DIR_STAGE_VALIDATE : DIR_STAGE_FENCE);
+        (void)time_out(); /* another attempt has to say it again */
+        CHECK(!it()->warm);
+        close_world();
+    }
+}
+
+static void policy_goes_before_settings(void)
+{
+    at(DIR_STAGE_SNAPSHOT, 0);
+    policy_value(DIR_POLICY_HEADROOM_PPM, 1300000, ERR_OK);
+    Cadastre__OperationReport m = report("n1");
+    m.has = DIR_REPORT_SNAPSHOT | DIR_REPORT_POSITION | DIR_REPORT_BYTES_TOTAL;
+    m.snapshot = text("s1");
+    m.bytes_total = 1000;
+    (void)tell(&m);
+    CHECK_STR(it()->attention_code, "insufficient_headroom");
+    close_world();
+    at(DIR_STAGE_COPY, 0);
+    policy_value(DIR_POLICY_MAX_CHECKSUM_FAILURES, 0, ERR_OK);
+    m = report("n2");
+    m.has = DIR_REPORT_CHUNK | DIR_REPORT_BYTES_DONE;
+    m.checksum_failures = 1;
+    (void)tell(&m);
+    CHECK_STR(it()->attention_code, "checksum_failures");
+    close_world();
+    at(DIR_STAGE_CATCH_UP, 0);
+    policy_value(DIR_POLICY_CUTOVER_LAG_BYTES, 5, ERR_OK);
+    m = report("n2");
+    m.has = DIR_REPORT_APPLIED_POSITION | DIR_REPORT_LAG_BYTES;
+    m.lag_bytes = 6;
+    (void)tell(&m);
+    CHECK_U64(it()->stage, DIR_STAGE_CATCH_UP);
+    policy_value(DIR_POLICY_FENCE_MAX_MS, 0, ERR_INVALID_REQUEST);
+    CHECK_STR(w.result->err.pointer, "/policy/fence_max_ms");
+    policy_value(DIR_POLICY_VALUES, 0, ERR_INVALID_REQUEST);
+    const struct dir_keyspace *ks = world_keyspace(&w, "orders");
+    CHECK_U64(dir_policy_get(world_state(&w), ks, DIR_POLICY_CUTOVER_LAG_BYTES), 5);
+    CHECK_U64(dir_policy_get(world_state(&w), ks, DIR_POLICY_FENCE_MAX_MS),
+              world_state(&w)->settings.fence_max_ms);
+    CHECK_U64(dir_policy_space(world_state(&w), NULL, 1000001), 1200002);
+    close_world();
+}
+
 /* --- reports that do not count --- */
 
 static void the_same_report_is_answered_the_same(void)
@@ -805,6 +931,9 @@ int main(void)
     RUN(a_mismatch_copies_once_more_then_aborts);
     RUN(a_fence_is_of_its_epoch);
     RUN(the_cutover_waits_and_compares);
+    RUN(a_required_check_is_missed);
+    RUN(a_cold_destination_waits_before_the_fence);
+    RUN(policy_goes_before_settings);
     RUN(the_same_report_is_answered_the_same);
     RUN(reports_of_others_do_not_count);
     RUN(an_abort_before_the_fence_keeps_the_epoch);
