@@ -258,6 +258,11 @@ void h_operation_abort(struct exchange *x)
     verb(x, "operation_abort", CADASTRE__OPERATION_VERB_KIND__ABORT);
 }
 
+void h_operation_retry(struct exchange *x)
+{
+    verb(x, "operation_retry", CADASTRE__OPERATION_VERB_KIND__RETRY);
+}
+
 void h_operation_finish_validation(struct exchange *x)
 {
     verb(x, "operation_finish", CADASTRE__OPERATION_VERB_KIND__FINISH_VALIDATION);

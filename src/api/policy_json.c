@@ -10,8 +10,8 @@ enum { MILLION = 1000000 };
 
 enum policy_type { POLICY_RATIO, POLICY_COUNT, POLICY_NAMES };
 
-/* Members that have a meaning beside those of directory/policy.h; others are kept for those who gave
- * them one. */
+/* Members that have a meaning beside those of directory/policy.h; others are kept for those who
+ * gave them one. */
 static const struct policy_member {
     const char *name;
     enum policy_type type;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A keyspace's policy: a JSON object that is kept as it is given, and what of it the directory itself
- * goes by. */
+/* A keyspace's policy: a JSON object that is kept as it is given, and what of it the directory
+ * itself goes by. */
 #ifndef API_POLICY_JSON_H
 #define API_POLICY_JSON_H
 
@@ -22,8 +22,8 @@ struct policy_rules {
 /* Of an empty policy. */
 void policy_rules_init(struct policy_rules *r);
 
-/* Merges {"name": scalar or array…} at "/policy" into `old` (canonical JSON, "{}" for none), appends
- * the canonical result, at most POLICY_MAX bytes, and gives what it says of movement. */
+/* Merges {"name": scalar or array…} at "/policy" into `old` (canonical JSON, "{}" for none),
+ * appends the canonical result, at most POLICY_MAX bytes, and gives what it says of movement. */
 enum err_code policy_merge(json_t *patch,
                            struct slice old,
                            struct buf *out,

@@ -275,7 +275,7 @@ owe_cleanup(struct apply *a, const struct dir_keyspace *ks, const struct dir_par
 {
     for (uint8_t i = 0; i < p->replica_count; i++) {
         if (!view_node_by_id(a->s, p->replicas[i].node)->is_static) {
-            duty_make(a, ks, p, &p->replicas[i]);
+            duty_make(a, ks, p, &p->replicas[i], 0);
         }
     }
 }

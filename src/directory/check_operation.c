@@ -56,8 +56,8 @@ static const char *check_stage(const struct dir_operation *o)
     };
     uint8_t want = states[o->stage] != 0 ? states[o->stage] : DIR_OPERATION_RUNNING;
     if (o->state != want || o->stage_count == 0 ||
-        o->stages[o->stage_count - 1].stage != o->stage || o->attempt == 0 ||
-        o->attempt > DIR_ATTEMPTS_MAX) {
+        o->stages[o->stage_count - 1].stage != o->stage || o->first_attempt == 0 ||
+        o->attempt < o->first_attempt || o->attempt - o->first_attempt >= DIR_ATTEMPTS_MAX) {
         return "its stage, state and attempt do not go together";
     }
     if (o->joined &&

@@ -276,11 +276,12 @@ struct dir_operation *operation_done(struct apply *a,
 
 /* --- duty.c --- */
 
-/* The node has to delete this copy. */
+/* The node has to delete this copy; of this operation, or 0. */
 void duty_make(struct apply *a,
                const struct dir_keyspace *ks,
                const struct dir_partition *p,
-               const struct dir_replica *r);
+               const struct dir_replica *r,
+               uint64_t operation);
 /* The node is gone for good: nobody will. */
 void duty_drop_all(struct apply *a, uint64_t node);
 enum err_code apply_duty_done(struct apply *a) MUST_CHECK;

@@ -12,6 +12,7 @@
     X(source)                                                                                      \
     X(destination)                                                                                 \
     X(leaving)                                                                                     \
+    X(leaving_copy)                                                                                \
     X(epoch_before)                                                                                \
     X(epoch_after)                                                                                 \
     X(revision)                                                                                    \
@@ -89,6 +90,7 @@ void object_put_operation(struct buf *b, const struct dir_operation *o)
     OPERATION_FLAGS(X)
 #undef X
     wire_put_u32(b, o->attempt);
+    wire_put_u32(b, o->first_attempt);
     wire_put_u32(b, o->validations);
     wire_put_u32(b, o->class_of);
     put_evidence(b, &o->source_says);
@@ -118,6 +120,7 @@ static void get_scalars(struct wire_reader *r, struct dir_operation *o)
     OPERATION_FLAGS(X)
 #undef X
     o->attempt = wire_u32(r);
+    o->first_attempt = wire_u32(r);
     o->validations = wire_u32(r);
     o->class_of = wire_u32(r);
     get_evidence(r, &o->source_says);

@@ -253,6 +253,7 @@ enum err_code apply_operation_verb(struct apply *a)
     case CADASTRE__OPERATION_VERB_KIND__PROMOTE_CANDIDATE:
         return promote(a, o, p);
     case CADASTRE__OPERATION_VERB_KIND__RETRY:
+        return operation_retry(a, o);
     case _CADASTRE__OPERATION_VERB_KIND_IS_INT_SIZE:
         break;
     }

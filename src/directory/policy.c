@@ -61,9 +61,8 @@ static uint64_t otherwise(const struct dir_settings *s, enum dir_policy_value wh
     return 0;
 }
 
-uint64_t dir_policy_get(const struct dir_view *v,
-                        const struct dir_keyspace *ks,
-                        enum dir_policy_value which)
+uint64_t
+dir_policy_get(const struct dir_view *v, const struct dir_keyspace *ks, enum dir_policy_value which)
 {
     bool set = ks != NULL && (ks->rules.set >> which & 1) != 0;
     return set ? ks->rules.values[which] : otherwise(&v->settings, which);
@@ -108,8 +107,7 @@ read_value(struct err *e, const Cadastre__PolicyValue *in, struct dir_policy *ou
     return ERR_OK;
 }
 
-enum err_code
-policy_read(struct err *e, const Cadastre__PolicyRules *in, struct dir_policy *out)
+enum err_code policy_read(struct err *e, const Cadastre__PolicyRules *in, struct dir_policy *out)
 {
     memset(out, 0, sizeof *out);
     if (in == NULL) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a keyspace's policy says of movement, and what holds where it says nothing. The policy itself
- * is a text that only the API reads; these values go with it. */
+/* What a keyspace's policy says of movement, and what holds where it says nothing. The policy
+ * itself is a text that only the API reads; these values go with it. */
 #ifndef DIRECTORY_POLICY_H
 #define DIRECTORY_POLICY_H
 

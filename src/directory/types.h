@@ -33,7 +33,7 @@ enum {
     DIR_SERVERS_MAX = 16,
     DIR_SERVER_IDS_MAX = 4096,  /* members and former members */
     DIR_OPERATIONS_MAX = 10000, /* operations remembered; the oldest that has ended makes room */
-    DIR_ATTEMPTS_MAX = 8,       /* of one operation; then it aborts */
+    DIR_ATTEMPTS_MAX = 8,       /* of one operation, each time it is asked for; then it aborts */
     DIR_STAGES_MAX = 64,        /* stage transitions remembered of one operation, the newest */
     DIR_SNAPSHOT_MAX = 63,      /* bytes of a snapshot's name */
     DIR_LEASE_MS_MIN = 100,
@@ -362,6 +362,7 @@ struct dir_operation {
     uint64_t id, keyspace, partition, source, destination; /* nodes by id, 0 for none */
     uint64_t
         leaving; /* whose copy goes when the destination has joined; the source when that moves */
+    dir_rev leaving_copy;                        /* its id, once that is settled */
     dir_rev epoch_before, epoch_after, revision; /* revision: when it last changed */
     uint64_t at_ms;                              /* when it began */
     uint8_t kind, state, stage;
@@ -370,8 +371,9 @@ struct dir_operation {
     bool warm;    /* the destination has said so in this attempt */
     uint8_t role; /* of the new copy: enum dir_role */
     uint32_t attempt;
-    uint32_t validations; /* failed ones: one goes back to COPY, the next one aborts */
-    uint32_t class_of;    /* enum dir_class */
+    uint32_t first_attempt; /* since somebody last asked for it: DIR_ATTEMPTS_MAX count from here */
+    uint32_t validations;   /* failed ones: one goes back to COPY, the next one aborts */
+    uint32_t class_of;      /* enum dir_class */
     uint64_t stage_since_ms;
     dir_rev stage_revision;
     dir_rev copy; /* the candidate's id */

@@ -2,6 +2,7 @@
 /* The stages of a move, one by one: what each asks for, what follows, and what goes wrong in it
  * (docs/movement.md). */
 #include "directory/internal.h"
+#include "directory/operation.h"
 #include "directory/policy.h"
 #include "directory/tasks.h"
 #include "tests/harness/agents.h"
@@ -716,6 +717,130 @@ static void a_busy_partition_is_left_alone(void)
     close_world();
 }
 
+/* --- tried again --- */
+
+#define RETRY CADASTRE__OPERATION_VERB_KIND__RETRY
+
+static void an_aborted_move_begins_anew(void)
+{
+    for (int s = DIR_STAGE_QUEUED; s <= DIR_STAGE_CUTOVER; s++) {
+        at((enum dir_stage)s, 0);
+        uint64_t old_copy = it()->copy;
+        tap_note("aborted in %s", dir_stage_name((enum dir_stage)s));
+        (void)verb(CADASTRE__OPERATION_VERB_KIND__ABORT);
+        CHECK_U64(verb(RETRY)->err.code, ERR_OK);
+        CHECK(it()->state == DIR_OPERATION_QUEUED && part()->operation == op);
+        CHECK(it()->attempt == 2 && it()->attention_code[0] == '\0' && it()->copy == 0);
+        dir_rev revision = world_state(&w)->revision;
+        CHECK_U64(verb(RETRY)->err.code, ERR_OK); /* it is on its way */
+        CHECK_U64(world_state(&w)->revision, revision);
+        if (s > DIR_STAGE_QUEUED) { /* the old candidate goes first */
+            CHECK_U64(admit()->err.code, ERR_NO_DESTINATION);
+            struct ptree_iter iter;
+            ptree_seek(&world_state(&w)->duties, slice_of(NULL, 0), &iter);
+            const struct dir_duty *d = ptree_iter_get(&iter, NULL);
+            CHECK_U64(d->copy, old_copy);
+            Cadastre__DutyDone m;
+            cadastre__duty_done__init(&m);
+            m.duty = d->id;
+            m.node = text("n2");
+            m.session = agent_node(&w, "n2")->session;
+            m.copy = d->copy;
+            CHECK_U64(world_do(&w, CADASTRE__COMMAND__BODY_DUTY_DONE, &m)->err.code, ERR_OK);
+        }
+        to_stage(DIR_STAGE_WINDOW);
+        CHECK(it()->copy > old_copy || s == DIR_STAGE_QUEUED);
+        close_world();
+    }
+}
+
+static void a_retry_has_its_own_attempts(void)
+{
+    at(DIR_STAGE_PREPARE, 0);
+    for (int i = 0; i < DIR_ATTEMPTS_MAX; i++) {
+        (void)time_out();
+    }
+    CHECK_STR(it()->attention_code, "attempts_exhausted");
+    uint32_t attempts = it()->attempt;
+    CHECK_U64(verb(RETRY)->err.code, ERR_OK);
+    CHECK(it()->attempt == attempts + 1 && it()->state == DIR_OPERATION_QUEUED);
+    close_world();
+}
+
+static void what_can_not_be_tried_again(void)
+{
+    open_world(1);
+    uint64_t first = op;
+    (void)verb(CADASTRE__OPERATION_VERB_KIND__ABORT);
+    (void)start(DIR_OPERATION_MOVE, "n1", "n2");
+    op = first;
+    CHECK_U64(verb(RETRY)->err.code, ERR_PARTITION_BUSY);
+    op = part()->operation;
+    (void)verb(CADASTRE__OPERATION_VERB_KIND__ABORT);
+    (void)agent_schedule(&w, "n2", CADASTRE__SCHEDULING_VERB__CORDON);
+    CHECK_U64(verb(RETRY)->err.code, ERR_NO_DESTINATION);
+    CHECK_STR(w.result->err.pointer, "");
+    (void)agent_schedule(&w, "n2", CADASTRE__SCHEDULING_VERB__UNCORDON);
+    end_session("n1");
+    CHECK_STR(primary(), "n3");
+    CHECK_U64(verb(RETRY)->err.code, ERR_NOT_OWNER);
+    CHECK_U64(it()->state, DIR_OPERATION_ABORTED);
+    uint64_t id = part()->id;
+    CHECK_U64(world_split(&w, id, "m")->err.code, ERR_OK);
+    CHECK_U64(verb(RETRY)->err.code, ERR_STALE_EPOCH);
+    CHECK(w.result->retired);
+    op = 99999;
+    Cadastre__OperationVerb m;
+    cadastre__operation_verb__init(&m);
+    m.operation = op;
+    m.verb = RETRY;
+    CHECK_U64(world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_VERB, &m)->err.code,
+              ERR_OPERATION_NOT_FOUND);
+    close_world();
+}
+
+static void old_writes_are_known_at_the_second_time(void)
+{
+    at(DIR_STAGE_WINDOW, 0);
+    uint64_t copy = part()->replicas[partition_copy_on(part(), agent_node(&w, "n1")->id)].copy;
+    (void)verb(CADASTRE__OPERATION_VERB_KIND__FINISH_VALIDATION);
+    for (uint64_t writes = 2; writes < 4; writes++) {
+        Cadastre__OperationReport m = report("n1");
+        m.has = DIR_REPORT_OLD_EPOCH_WRITES;
+        m.old_epoch_writes = writes;
+        (void)tell(&m);
+        CHECK(it()->state == DIR_OPERATION_FAILED && !has_duty("n1"));
+        CHECK_U64(verb(RETRY)->err.code, ERR_OK);
+        CHECK(it()->stage == DIR_STAGE_CLEANUP && it()->attention_code[0] == '\0');
+        CHECK(has_duty("n1") && duty_of_operation(world_state(&w), it())->copy == copy);
+    }
+    Cadastre__OperationReport m = report("n1");
+    m.has = DIR_REPORT_OLD_EPOCH_WRITES;
+    m.old_epoch_writes = 3;
+    (void)tell(&m);
+    CHECK(it()->state == DIR_OPERATION_DONE && it()->old_epoch_writes == 3);
+    CHECK_U64(verb(RETRY)->err.code, ERR_PAST_CUTOVER);
+    close_world();
+}
+
+static void a_copy_that_counts_again_is_not_cleaned_up(void)
+{
+    at(DIR_STAGE_WINDOW, 0);
+    end_session("n2");
+    CHECK_U64(agent_failover(&w, part()->id, "n1", true)->err.code, ERR_OK);
+    uint64_t failed = it()->id;
+    CHECK(it()->state == DIR_OPERATION_FAILED);
+    CHECK_U64(verb(RETRY)->err.code, ERR_NODE_IN_USE);
+    (void)agent_put(&w, "n2", 0);
+    end_session("n1");
+    CHECK_U64(agent_failover(&w, part()->id, "n2", true)->err.code, ERR_OK);
+    op = failed;
+    CHECK_U64(verb(RETRY)->err.code, ERR_OK);
+    CHECK(it()->stage == DIR_STAGE_CLEANUP && role_on("n1") == 0 && has_duty("n1"));
+    CHECK_STR(primary(), "n2");
+    close_world();
+}
+
 /* --- when something dies --- */
 
 static void the_source_lapses_before_joined(void)
@@ -940,6 +1065,11 @@ int main(void)
     RUN(a_time_out_tries_again);
     RUN(attempts_are_bounded);
     RUN(a_busy_partition_is_left_alone);
+    RUN(an_aborted_move_begins_anew);
+    RUN(a_retry_has_its_own_attempts);
+    RUN(what_can_not_be_tried_again);
+    RUN(old_writes_are_known_at_the_second_time);
+    RUN(a_copy_that_counts_again_is_not_cleaned_up);
     RUN(the_source_lapses_before_joined);
     RUN(forward_only_after_an_equal_validation);
     RUN(the_destination_lapses);
