@@ -13,6 +13,9 @@
     X(destination)                                                                                 \
     X(leaving)                                                                                     \
     X(leaving_copy)                                                                                \
+    X(reverses)                                                                                    \
+    X(reversed_by)                                                                                 \
+    X(base_position)                                                                               \
     X(epoch_before)                                                                                \
     X(epoch_after)                                                                                 \
     X(revision)                                                                                    \
@@ -44,7 +47,8 @@
     X(rate_bytes_per_s)                                                                            \
     X(attention_since_ms)
 
-#define OPERATION_FLAGS(X) X(moves_primary) X(complete) X(active) X(fenced) X(joined) X(warm)
+#define OPERATION_FLAGS(X)                                                                         \
+    X(moves_primary) X(complete) X(active) X(fenced) X(joined) X(warm) X(reverse)
 
 #define OPERATION_TEXTS(X)                                                                         \
     X(snapshot)                                                                                    \

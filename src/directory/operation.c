@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/mem.h"
+#include "directory/policy.h"
 
 #include <stdio.h>
 
@@ -12,18 +13,20 @@ enum { MORE_STAGES = 4 }; /* that one command may note */
 
 #define TO(stage) (UINT32_C(1) << DIR_STAGE_##stage)
 #define COPYING   (TO(SNAPSHOT) | TO(COPY) | TO(CATCH_UP))
+#define ANEW      (TO(PREPARE) | COPYING) /* PREPARE: only what has not been there yet */
 
 /* What may follow a stage. A new attempt may begin again at an earlier one, or at the same. */
 static const uint32_t follows[] = {
-    [DIR_STAGE_QUEUED] = TO(PREPARE) | TO(FENCE) | TO(CLEANUP) | TO(ABORTED) | TO(DONE),
+    [DIR_STAGE_QUEUED] =
+        TO(PREPARE) | TO(CATCH_UP) | TO(FENCE) | TO(CLEANUP) | TO(ABORTED) | TO(DONE),
     [DIR_STAGE_PREPARE] = TO(PREPARE) | TO(SNAPSHOT) | TO(ABORTED),
     [DIR_STAGE_SNAPSHOT] = TO(SNAPSHOT) | TO(COPY) | TO(ABORTED),
     [DIR_STAGE_COPY] = COPYING | TO(ABORTED),
-    [DIR_STAGE_CATCH_UP] = COPYING | TO(DUAL_WRITE) | TO(ABORTED),
-    [DIR_STAGE_DUAL_WRITE] = COPYING | TO(VALIDATE) | TO(ABORTED),
-    [DIR_STAGE_VALIDATE] = COPYING | TO(FENCE) | TO(JOIN) | TO(CUTOVER) | TO(ABORTED),
-    [DIR_STAGE_FENCE] = COPYING | TO(FENCE) | TO(CUTOVER) | TO(ABORTED),
-    [DIR_STAGE_CUTOVER] = COPYING | TO(FENCE) | TO(WINDOW) | TO(DONE) | TO(ABORTED),
+    [DIR_STAGE_CATCH_UP] = ANEW | TO(DUAL_WRITE) | TO(ABORTED),
+    [DIR_STAGE_DUAL_WRITE] = ANEW | TO(VALIDATE) | TO(ABORTED),
+    [DIR_STAGE_VALIDATE] = ANEW | TO(FENCE) | TO(JOIN) | TO(CUTOVER) | TO(ABORTED),
+    [DIR_STAGE_FENCE] = ANEW | TO(FENCE) | TO(CUTOVER) | TO(ABORTED),
+    [DIR_STAGE_CUTOVER] = ANEW | TO(FENCE) | TO(WINDOW) | TO(DONE) | TO(ABORTED),
     [DIR_STAGE_JOIN] = TO(CLEANUP) | TO(DONE),
     [DIR_STAGE_WINDOW] = TO(CLEANUP) | TO(DONE) | TO(FAILED),
     [DIR_STAGE_CLEANUP] = TO(DONE) | TO(FAILED),
@@ -323,6 +326,7 @@ static void forget_copy(struct moving *m, enum dir_stage stage)
     struct dir_operation *o = m->o;
     o->chunk = o->bytes_done = o->checksum_failures = o->applied_position = o->lag_bytes = 0;
     o->complete = false;
+    o->base_position = 0;
     if (stage < DIR_STAGE_COPY) {
         o->position = o->bytes_total = o->items_total = 0;
         memset(o->snapshot, 0, sizeof o->snapshot);
@@ -356,6 +360,9 @@ void moving_back(struct moving *m, enum dir_stage stage, bool discard)
         return;
     }
     int at = moving_copy(m, m->o->destination);
+    if (discard && m->o->reverses != 0 && m->o->snapshot[0] == '\0') {
+        stage = DIR_STAGE_PREPARE; /* it began with the copy that is given up here */
+    }
     lift_fence(m);
     forget(m);
     m->o->attempt++;
@@ -472,6 +479,43 @@ void moving_cutover(struct moving *m, uint64_t start_position)
     o->epoch_after = m->a->rev;
     forget(m);
     o->final_position = start_position;
+    o->reverse = !transfer && dir_policy_get(m->a->s, state_keyspace(m->a->s, o->keyspace),
+                                             DIR_POLICY_REVERSE_REPLICATION) != 0;
+}
+
+/* The row of the move back, which begins with the source's copy as its candidate. */
+static uint64_t begin_reverse(struct moving *m, const struct dir_replica *candidate)
+{
+    const struct dir_operation *o = m->o;
+    struct dir_operation like = {
+        .kind = DIR_OPERATION_MOVE,
+        .source = o->destination,
+        .destination = o->source,
+        .leaving = o->destination,
+        .role = DIR_ROLE_PRIMARY,
+        .moves_primary = true,
+        .max_bytes_per_s = o->max_bytes_per_s,
+        .reverses = o->id,
+        .copy = candidate->copy,
+        .base_position = o->final_position,
+        .source_session = m->like->session,
+        .destination_session = view_node_by_id(m->a->s, o->source)->session,
+    };
+    struct dir_operation *back =
+        operation_new(m->a, m->old, &like, m->a->cmd->operation_verb->reason);
+    note_stage(m->a, back, DIR_STAGE_QUEUED, m->by);
+    note_stage(m->a, back, DIR_STAGE_CATCH_UP, m->by);
+    back->state = DIR_OPERATION_RUNNING;
+    return operation_put(m->a, back)->id;
+}
+
+void moving_reverse(struct moving *m)
+{
+    int at = moving_copy(m, m->o->source);
+    m->o->reversed_by = begin_reverse(m, &m->replicas[at]);
+    m->replicas[at].role = DIR_ROLE_JOINING;
+    m->like->operation = m->o->reversed_by;
+    moving_enter(m, DIR_STAGE_DONE);
 }
 
 void moving_join(struct moving *m)

@@ -53,6 +53,8 @@ void moving_again(struct moving *m);
 void moving_cutover(struct moving *m, uint64_t start_position);
 /* D counts, and who leaves is gone. No authority changes hands. */
 void moving_join(struct moving *m);
+/* In WINDOW: done, and a move back begins with the source's copy. */
+void moving_reverse(struct moving *m);
 /* The source's copy is not needed any more. */
 void moving_cleanup(struct moving *m);
 void moving_attention(struct moving *m, const char *code, const char *detail);

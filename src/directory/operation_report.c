@@ -233,7 +233,7 @@ static void compare(struct moving *m)
     struct dir_operation *o = m->o;
     if (!sides_agree(o) && o->validations == 0) {
         o->validations++;
-        moving_back(m, DIR_STAGE_COPY, true);
+        moving_back(m, DIR_STAGE_COPY, true); /* or PREPARE, when there is no snapshot yet */
     } else if (!sides_agree(o)) {
         moving_abort(m, "validation_mismatch", "the two copies differ, twice");
     } else if (o->moves_primary && !o->warm && policy_of(m, DIR_POLICY_REQUIRE_WARM) != 0) {

@@ -18,12 +18,15 @@ again_from_the_start(struct apply *a, const struct dir_operation *o, struct dir_
         return err_set(&a->err, ERR_NO_DESTINATION, "\"%s\" is gone",
                        o->destination != 0 && r.to == NULL ? o->destination_name : o->source_name);
     }
-    if (o->moves_primary && p->operation == 0 && view_primary(a->s, p) != r.from) {
-        apply_show_present(a, p);
-        return err_set(&a->err, ERR_NOT_OWNER, "\"%s\" is not the primary any more",
-                       o->source_name);
-    }
     enum err_code code = operation_check_free(a, p);
+    const struct dir_node *owner = view_primary(a->s, p);
+    bool moves = o->kind == DIR_OPERATION_MOVE || o->kind == DIR_OPERATION_TRANSFER;
+    if (code == ERR_OK && owner != NULL && moves && o->moves_primary != (owner == r.from)) {
+        /* Another way to move it, which nobody has asked for. */
+        apply_show_present(a, p);
+        return err_set(&a->err, ERR_NOT_OWNER, "\"%s\" is %s", o->source_name,
+                       o->moves_primary ? "not the primary any more" : "the primary now");
+    }
     code = code == ERR_OK ? operation_check(a, p, &r) : code;
     if (code != ERR_OK) {
         a->err.pointer[0] = '\0'; /* this request has no such member */

@@ -362,13 +362,16 @@ struct dir_operation {
     uint64_t id, keyspace, partition, source, destination; /* nodes by id, 0 for none */
     uint64_t
         leaving; /* whose copy goes when the destination has joined; the source when that moves */
-    dir_rev leaving_copy;                        /* its id, once that is settled */
+    dir_rev leaving_copy; /* its id, once that is settled */
+    uint64_t reverses,
+        reversed_by; /* the operation that this one takes back, or that does so; or 0 */
     dir_rev epoch_before, epoch_after, revision; /* revision: when it last changed */
     uint64_t at_ms;                              /* when it began */
     uint8_t kind, state, stage;
     bool moves_primary; /* a move whose source is the primary */
     bool complete, active, fenced, joined;
     bool warm;    /* the destination has said so in this attempt */
+    bool reverse; /* in WINDOW the source follows the destination */
     uint8_t role; /* of the new copy: enum dir_role */
     uint32_t attempt;
     uint32_t first_attempt; /* since somebody last asked for it: DIR_ATTEMPTS_MAX count from here */
@@ -380,6 +383,8 @@ struct dir_operation {
     /* Sessions that the attempt began with; joined_session is D's when `joined` was set. */
     uint64_t source_session, destination_session, joined_session;
     /* Evidence of the present attempt. */
+    /* Up to where the candidate's log is the source's; of one that reverses another. */
+    uint64_t base_position;
     uint64_t position, bytes_total, items_total, chunk, bytes_done, checksum_failures, free_bytes;
     uint64_t applied_position, lag_bytes, from_position, validate_at, final_position, checksum;
     uint64_t open_operations, stale_reads, old_epoch_writes, deleted_bytes;

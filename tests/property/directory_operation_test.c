@@ -22,7 +22,7 @@ static struct world w;
 static struct tap_rand rng;
 static dir_rev epochs[IDS]; /* by partition id */
 static uint64_t reached[DIR_STAGE_FAILED + 1], refused, counted, forwards, cutovers, restarts,
-    retries;
+    retries, reverses;
 static uint64_t seq;
 
 static uint64_t below(uint64_t n)
@@ -167,6 +167,7 @@ static void do_verb(const struct dir_operation *o)
     m.operation = o->id;
     m.verb = kinds[below(5)];
     m.reason = text("why not");
+    m.back = chance(50);
     step.is_retry = m.verb == CADASTRE__OPERATION_VERB_KIND__RETRY;
     step.is_promotion = m.verb == CADASTRE__OPERATION_VERB_KIND__PROMOTE_CANDIDATE;
     (void)world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_VERB, &m);
@@ -285,7 +286,7 @@ static void do_something(void)
         do_start();
     } else if (o->state == DIR_OPERATION_QUEUED && dice < 97) {
         do_admit(o);
-    } else if (dice < 95) {
+    } else if (dice < 95 && !(o->stage == DIR_STAGE_WINDOW && chance(30))) {
         do_report(o);
     } else if (dice < 98) {
         do_verb(o);
@@ -297,8 +298,13 @@ static void do_something(void)
 /* --- what must hold --- */
 
 /* The stages that may follow each other, as docs/movement.md has them. */
-static bool may_follow(uint8_t a, uint8_t b)
+static bool may_follow(const struct dir_operation *o, uint8_t a, uint8_t b)
 {
+    if (o->reverses != 0 &&
+        ((a == DIR_STAGE_QUEUED && b == DIR_STAGE_CATCH_UP) ||
+         (a >= DIR_STAGE_CATCH_UP && a <= DIR_STAGE_CUTOVER && b == DIR_STAGE_PREPARE))) {
+        return true; /* it begins with a copy, and may have to do without */
+    }
     bool copying = b >= DIR_STAGE_SNAPSHOT && b <= DIR_STAGE_CATCH_UP;
     if (b == DIR_STAGE_ABORTED) {
         return a <= DIR_STAGE_CUTOVER;
@@ -334,7 +340,7 @@ static void check_path(const struct dir_operation *o)
 {
     for (uint32_t i = 1; i < o->stage_count; i++) {
         uint8_t a = o->stages[i - 1].stage, b = o->stages[i].stage;
-        if (!CHECK(may_follow(a, b))) {
+        if (!CHECK(may_follow(o, a, b))) {
             tap_note("operation %" PRIu64 ": %s after %s", o->id, dir_stage_name(b),
                      dir_stage_name(a));
         }
@@ -375,9 +381,21 @@ static bool owes(uint64_t node, uint64_t operation)
     return false;
 }
 
+/* The two rows of a move that is taken back name each other. */
+static void check_reverse(const struct dir_operation *o)
+{
+    const struct dir_operation *other = view_operation(world_state(&w), o->reversed_by);
+    if (o->reversed_by != 0 && CHECK(other != NULL)) {
+        CHECK(other->reverses == o->id && other->source == o->destination &&
+              other->destination == o->source && o->state == DIR_OPERATION_DONE);
+        reverses++;
+    }
+}
+
 static void check_change(const struct dir_operation *was, const struct dir_operation *o)
 {
     CHECK(o->attempt >= was->attempt);
+    check_reverse(o);
     if (was->state >= DIR_OPERATION_DONE && o->state != was->state) {
         retries++;
         CHECK(step.is_retry && was->state != DIR_OPERATION_DONE && o->attention_code[0] == '\0');
@@ -475,10 +493,10 @@ static void random_operations_keep_the_rules(void)
         }
     }
     tap_note("%" PRIu64 " counted, %" PRIu64 " stale, %" PRIu64 " cutovers, %" PRIu64
-             " forward, %" PRIu64 " tried again",
-             counted, refused, cutovers, forwards, retries);
+             " forward, %" PRIu64 " tried again, %" PRIu64 " taken back",
+             counted, refused, cutovers, forwards, retries, reverses);
     CHECK(counted > ROUNDS * COMMANDS / 10 && refused > 200 && cutovers > 10);
-    CHECK(retries > 10);
+    CHECK(retries > 10 && reverses > 5);
 }
 
 int main(void)

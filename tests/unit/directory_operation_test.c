@@ -13,6 +13,7 @@
 
 static struct world w;
 static uint64_t op, seq_s, seq_d;
+static const char *from = "n1", *to = "n2"; /* of the steps below */
 
 static char *text(const char *s)
 {
@@ -46,14 +47,14 @@ static int role_on(const char *name)
 }
 
 static const struct dir_result *
-start(enum dir_operation_kind kind, const char *from, const char *to)
+start(enum dir_operation_kind kind, const char *leaving, const char *taking)
 {
     Cadastre__OperationStart m;
     cadastre__operation_start__init(&m);
     m.kind = kind;
     m.partition = part()->id;
-    m.from = text(from);
-    m.to = text(to);
+    m.from = text(leaving);
+    m.to = text(taking);
     m.role = kind == DIR_OPERATION_ADD_REPLICA ? DIR_ROLE_SYNC : 0;
     const struct dir_result *r = world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_START, &m);
     if (r->err.code == ERR_OK) {
@@ -115,7 +116,7 @@ static const struct dir_result *tell(Cadastre__OperationReport *m)
 
 static const struct dir_result *prepare(void)
 {
-    Cadastre__OperationReport m = report("n2");
+    Cadastre__OperationReport m = report(to);
     m.has = DIR_REPORT_READY | DIR_REPORT_FREE_BYTES;
     m.ready = true;
     m.free_bytes = 1200;
@@ -124,7 +125,7 @@ static const struct dir_result *prepare(void)
 
 static const struct dir_result *snapshot(void)
 {
-    Cadastre__OperationReport m = report("n1");
+    Cadastre__OperationReport m = report(from);
     m.has = DIR_REPORT_SNAPSHOT | DIR_REPORT_POSITION | DIR_REPORT_BYTES_TOTAL;
     m.snapshot = text("s1");
     m.position = 100;
@@ -134,7 +135,7 @@ static const struct dir_result *snapshot(void)
 
 static const struct dir_result *copy(void)
 {
-    Cadastre__OperationReport m = report("n2");
+    Cadastre__OperationReport m = report(to);
     m.has = DIR_REPORT_CHUNK | DIR_REPORT_BYTES_DONE | DIR_REPORT_COMPLETE;
     m.chunk = 10;
     m.bytes_done = 1000;
@@ -144,7 +145,7 @@ static const struct dir_result *copy(void)
 
 static const struct dir_result *catch_up(void)
 {
-    Cadastre__OperationReport m = report("n2");
+    Cadastre__OperationReport m = report(to);
     m.has = DIR_REPORT_APPLIED_POSITION | DIR_REPORT_LAG_BYTES;
     m.applied_position = 110;
     return tell(&m);
@@ -152,7 +153,7 @@ static const struct dir_result *catch_up(void)
 
 static const struct dir_result *active(void)
 {
-    Cadastre__OperationReport m = report("n1");
+    Cadastre__OperationReport m = report(from);
     m.has = DIR_REPORT_ACTIVE | DIR_REPORT_FROM_POSITION;
     m.active = true;
     m.from_position = 120;
@@ -161,7 +162,7 @@ static const struct dir_result *active(void)
 
 static const struct dir_result *applied(uint64_t position)
 {
-    Cadastre__OperationReport m = report("n2");
+    Cadastre__OperationReport m = report(to);
     m.has = DIR_REPORT_APPLIED_POSITION;
     m.applied_position = position;
     return tell(&m);
@@ -179,7 +180,7 @@ static const struct dir_result *sum(const char *node, uint64_t checksum)
 
 static const struct dir_result *fence(void)
 {
-    Cadastre__OperationReport m = report("n1");
+    Cadastre__OperationReport m = report(from);
     m.has = DIR_REPORT_FENCED | DIR_REPORT_FINAL_POSITION | DIR_REPORT_CHECKSUM;
     m.fenced = true;
     m.epoch = part()->epoch;
@@ -190,7 +191,7 @@ static const struct dir_result *fence(void)
 
 static const struct dir_result *cut_over(uint64_t position, uint64_t checksum)
 {
-    Cadastre__OperationReport m = report("n2");
+    Cadastre__OperationReport m = report(to);
     m.has = DIR_REPORT_APPLIED_POSITION | DIR_REPORT_CHECKSUM;
     m.applied_position = position;
     m.checksum = checksum;
@@ -221,8 +222,8 @@ static void to_stage(enum dir_stage stage)
             (void)applied(120);
             break;
         case DIR_STAGE_VALIDATE:
-            (void)sum("n1", 5);
-            (void)sum("n2", 5);
+            (void)sum(from, 5);
+            (void)sum(to, 5);
             break;
         case DIR_STAGE_FENCE:
             (void)fence();
@@ -241,6 +242,8 @@ static void to_stage(enum dir_stage stage)
 static void open_world(uint32_t sync)
 {
     seq_s = seq_d = 0;
+    from = "n1";
+    to = "n2";
     world_open(&w);
     (void)agent_put(&w, "n1", 0);
     if (sync > 0) {
@@ -785,6 +788,13 @@ static void what_can_not_be_tried_again(void)
     CHECK_STR(primary(), "n3");
     CHECK_U64(verb(RETRY)->err.code, ERR_NOT_OWNER);
     CHECK_U64(it()->state, DIR_OPERATION_ABORTED);
+    (void)agent_put(&w, "n1", 0);
+    (void)start(DIR_OPERATION_MOVE, "n1", "n2"); /* of what is another copy by now */
+    (void)verb(CADASTRE__OPERATION_VERB_KIND__ABORT);
+    end_session("n3");
+    CHECK_U64(agent_failover(&w, part()->id, "n1", true)->err.code, ERR_OK);
+    CHECK(it()->state == DIR_OPERATION_ABORTED && !it()->moves_primary);
+    CHECK_U64(verb(RETRY)->err.code, ERR_NOT_OWNER);
     uint64_t id = part()->id;
     CHECK_U64(world_split(&w, id, "m")->err.code, ERR_OK);
     CHECK_U64(verb(RETRY)->err.code, ERR_STALE_EPOCH);
@@ -839,6 +849,132 @@ static void a_copy_that_counts_again_is_not_cleaned_up(void)
     CHECK(it()->stage == DIR_STAGE_CLEANUP && role_on("n1") == 0 && has_duty("n1"));
     CHECK_STR(primary(), "n2");
     close_world();
+}
+
+/* --- the way back --- */
+
+static const struct dir_result *finish(bool back)
+{
+    Cadastre__OperationVerb m;
+    cadastre__operation_verb__init(&m);
+    m.operation = op;
+    m.verb = CADASTRE__OPERATION_VERB_KIND__FINISH_VALIDATION;
+    m.back = back;
+    return world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_VERB, &m);
+}
+
+/* From here on the steps are those of the move back. */
+static void go_back(void)
+{
+    uint64_t first = op;
+    CHECK_U64(finish(true)->err.code, ERR_OK);
+    CHECK(w.result->operation->id == first && w.result->operation->reversed_by != 0);
+    op = it()->reversed_by;
+    CHECK(op != 0 && it()->reverses == first && part()->operation == op);
+    CHECK(view_operation(world_state(&w), first)->state == DIR_OPERATION_DONE);
+    from = "n2";
+    to = "n1";
+}
+
+static void the_way_back_begins_with_the_old_copy(void)
+{
+    at(DIR_STAGE_WINDOW, 0);
+    uint64_t first = op, epoch = part()->epoch;
+    uint64_t copy = part()->replicas[partition_copy_on(part(), agent_node(&w, "n1")->id)].copy;
+    go_back();
+    CHECK(it()->stage == DIR_STAGE_CATCH_UP && it()->copy == copy && !has_duty("n1"));
+    CHECK(role_on("n1") == DIR_ROLE_JOINING && part()->epoch == epoch);
+    CHECK(it()->base_position == 150 && it()->source_session == part()->session);
+    dir_rev revision = world_state(&w)->revision;
+    op = first;
+    CHECK_U64(finish(true)->err.code, ERR_OK); /* once */
+    CHECK_U64(finish(false)->err.code, ERR_STALE_REPORT);
+    CHECK_U64(world_state(&w)->revision, revision);
+    op = part()->operation;
+    to_stage(DIR_STAGE_WINDOW);
+    CHECK_STR(primary(), "n1");
+    CHECK(part()->replicas[0].copy == copy && role_on("n2") == DIR_ROLE_ASYNC);
+    close_world();
+}
+
+static void a_way_back_that_lost_its_base_begins_at_prepare(void)
+{
+    for (int how = 0; how < 3; how++) {
+        at(DIR_STAGE_WINDOW, 0);
+        go_back();
+        uint64_t copy = it()->copy;
+        Cadastre__OperationReport m;
+        if (how == 0) {
+            m = report(to);
+            m.gap = true;
+            CHECK_U64(tell(&m)->err.code, ERR_OK);
+        } else if (how == 1) {
+            (void)agent_put_copies(&w, "n1", NULL, 0);
+        } else {
+            to_stage(DIR_STAGE_VALIDATE);
+            (void)sum(from, 5);
+            (void)sum(to, 6);
+        }
+        CHECK(it()->stage == DIR_STAGE_PREPARE && it()->copy > copy && it()->base_position == 0);
+        CHECK(has_duty("n1"));
+        to_stage(DIR_STAGE_WINDOW);
+        CHECK_STR(primary(), "n1");
+        close_world();
+    }
+}
+
+static void a_way_back_may_be_given_up(void)
+{
+    at(DIR_STAGE_WINDOW, 0);
+    go_back();
+    CHECK_U64(verb(CADASTRE__OPERATION_VERB_KIND__ABORT)->err.code, ERR_OK);
+    CHECK(part()->operation == 0 && role_on("n1") == 0 && has_duty("n1"));
+    CHECK_STR(primary(), "n2");
+    close_world();
+    at(DIR_STAGE_WINDOW, 0);
+    end_session("n1");
+    CHECK_U64(finish(true)->err.code, ERR_NO_DESTINATION);
+    CHECK_U64(it()->stage, DIR_STAGE_WINDOW);
+    close_world();
+}
+
+static bool collect(void *arg, const struct dir_task *t)
+{
+    struct dir_task *out = arg;
+    out[t->kind] = *t;
+    return true;
+}
+
+static void collect_tasks(const char *node, struct dir_task got[DIR_TASK_CLEANUP + 1])
+{
+    memset(got, 0, sizeof got[0] * (DIR_TASK_CLEANUP + 1));
+    (void)dir_tasks(world_state(&w), agent_node(&w, node), 0, collect, got);
+}
+
+static void in_the_window_the_source_may_follow(void)
+{
+    struct dir_task got[DIR_TASK_CLEANUP + 1];
+    for (int reverse = 0; reverse < 2; reverse++) {
+        at(DIR_STAGE_CUTOVER, 1);
+        policy_value(DIR_POLICY_REVERSE_REPLICATION, (uint64_t)reverse, ERR_OK);
+        to_stage(DIR_STAGE_WINDOW);
+        uint64_t copy = part()->replicas[partition_copy_on(part(), agent_node(&w, "n1")->id)].copy;
+        for (int side = 0; side < 2; side++) {
+            collect_tasks(side == 0 ? "n1" : "n2", got);
+            const struct dir_task *t = &got[DIR_TASK_STAGE];
+            CHECK(t->reverse == (reverse != 0) && t->is_source == (side == 0));
+            CHECK(t->start_position == (reverse != 0 ? 150 : 0) && t->peer != NULL);
+            CHECK(reverse == 0 || t->copy == (side == 0 ? copy : it()->copy));
+        }
+        CHECK(role_on("n1") == DIR_ROLE_ASYNC); /* and no heir, however well it follows */
+        CHECK_U64(agent_insync(&w, part(), part()->session, "n1")->err.code, ERR_INVALID_REQUEST);
+        CHECK_STR(w.result->err.pointer, "/insync/0");
+        end_session("n3");
+        end_session("n2");
+        CHECK_STR(primary(), "");
+        CHECK(role_on("n1") == DIR_ROLE_ASYNC);
+        close_world();
+    }
 }
 
 /* --- when something dies --- */
@@ -1015,13 +1151,6 @@ static void what_can_not_be_started(void)
     close_world();
 }
 
-static bool collect(void *arg, const struct dir_task *t)
-{
-    struct dir_task *out = arg;
-    out[t->kind] = *t;
-    return true;
-}
-
 static void tasks_say_what_each_side_does(void)
 {
     struct dir_task got[DIR_TASK_CLEANUP + 1];
@@ -1070,6 +1199,10 @@ int main(void)
     RUN(what_can_not_be_tried_again);
     RUN(old_writes_are_known_at_the_second_time);
     RUN(a_copy_that_counts_again_is_not_cleaned_up);
+    RUN(the_way_back_begins_with_the_old_copy);
+    RUN(a_way_back_that_lost_its_base_begins_at_prepare);
+    RUN(a_way_back_may_be_given_up);
+    RUN(in_the_window_the_source_may_follow);
     RUN(the_source_lapses_before_joined);
     RUN(forward_only_after_an_equal_validation);
     RUN(the_destination_lapses);
