@@ -13,6 +13,10 @@
     X(source)                                                                                      \
     X(destination)                                                                                 \
     X(leaving)                                                                                     \
+    X(leaving_copy)                                                                                \
+    X(reverses)                                                                                    \
+    X(reversed_by)                                                                                 \
+    X(base_position)                                                                               \
     X(epoch_before)                                                                                \
     X(epoch_after)                                                                                 \
     X(revision)                                                                                    \
@@ -48,7 +52,15 @@
     X(attention_since_ms)
 
 #define OPERATION_FLAGS(X)                                                                         \
-    X(moves_primary) X(complete) X(active) X(fenced) X(joined) X(has_size) X(has_live)
+    X(moves_primary)                                                                               \
+    X(complete)                                                                                    \
+    X(active)                                                                                      \
+    X(fenced)                                                                                      \
+    X(joined)                                                                                      \
+    X(warm)                                                                                        \
+    X(reverse)                                                                                     \
+    X(has_size)                                                                                    \
+    X(has_live)
 
 #define OPERATION_TEXTS(X)                                                                         \
     X(snapshot)                                                                                    \
@@ -94,6 +106,7 @@ void object_put_operation(struct buf *b, const struct dir_operation *o)
     OPERATION_FLAGS(X)
 #undef X
     wire_put_u32(b, o->attempt);
+    wire_put_u32(b, o->first_attempt);
     wire_put_u32(b, o->validations);
     wire_put_u32(b, o->class_of);
     put_evidence(b, &o->source_says);
@@ -124,6 +137,7 @@ static void get_scalars(struct wire_reader *r, struct dir_operation *o)
     OPERATION_FLAGS(X)
 #undef X
     o->attempt = wire_u32(r);
+    o->first_attempt = wire_u32(r);
     o->validations = wire_u32(r);
     o->class_of = wire_u32(r);
     get_evidence(r, &o->source_says);
