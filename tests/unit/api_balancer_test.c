@@ -251,6 +251,23 @@ report(uint64_t operation, const char *node, unsigned seq, const char *stage, co
                  200, NULL));
 }
 
+/* B068: what has failed for good shows, and what a person has stopped does not. */
+static void what_needs_a_person_is_counted(void)
+{
+    open_world();
+    uint64_t id = move(0, "n2", ""), other = move(1, "n3", "");
+    CHECK(EXPECT(&w, "GET /metrics", NULL, 200, NULL));
+    CHECK(strstr(api_body(&w), "\ncadastre_directory_operations_queued 2\n") != NULL);
+    CHECK(strstr(api_body(&w), "\ncadastre_directory_operations_attention 0\n") != NULL);
+    CHECK(EXPECT(&w, text("POST /v1/operations/%" PRIu64 "/abort", other), NULL, 200, NULL));
+    admit(id);
+    report(id, "n2", 1, "PREPARE", "\"refused\":\"no disk\"");
+    CHECK(EXPECT(&w, "GET /metrics", NULL, 200, NULL));
+    CHECK(strstr(api_body(&w), "\ncadastre_directory_operations_queued 0\n") != NULL);
+    CHECK(strstr(api_body(&w), "\ncadastre_directory_operations_attention 1\n") != NULL);
+    api_world_close(&w);
+}
+
 /* Before anything was measured, by what is reserved; and by the size that the snapshot has. */
 static void progress_is_true_while_it_copies(void)
 {
@@ -282,5 +299,6 @@ int main(void)
     RUN(what_waits_says_for_what);
     RUN(agents_are_told_the_rate);
     RUN(progress_is_true_while_it_copies);
+    RUN(what_needs_a_person_is_counted);
     return tap_done();
 }
