@@ -82,6 +82,21 @@ static const char *check_stage(const struct dir_operation *o)
     return NULL;
 }
 
+/* The part is within its partition before the cutover, and is the partition after it. */
+static bool part_fits(const struct dir_operation *o, const struct dir_partition *p)
+{
+    struct slice start = dir_part_start(&o->part), end = dir_part_end(&o->part);
+    bool same_end =
+        o->part.end_open ? p->end_open : !p->end_open && slice_eq(end, dir_partition_end(p));
+    bool same = slice_eq(start, dir_partition_start(p)) && same_end;
+    if (o->retired != 0) {
+        return same && p->parent_count == 1 && dir_partition_parents(p)[0] == o->retired;
+    }
+    bool in_end = same_end ||
+                  (!o->part.end_open && (p->end_open || slice_cmp(end, dir_partition_end(p)) < 0));
+    return !same && in_end && slice_cmp(start, dir_partition_start(p)) >= 0;
+}
+
 const char *check_operation(const struct dir_view *v, const struct dir_operation *o)
 {
     uint8_t key[8];
@@ -92,6 +107,9 @@ const char *check_operation(const struct dir_view *v, const struct dir_operation
     }
     if (is_open(o) && (p == NULL || p->operation != o->id)) {
         return "it does not hold its partition";
+    }
+    if (is_open(o) && o->part.is_set && !part_fits(o, p)) {
+        return "the part that it moves is not one of its partition";
     }
     if (is_copying(o) && o->kind != DIR_OPERATION_TRANSFER) {
         int at = partition_copy_on(p, o->destination);

@@ -221,7 +221,9 @@ static void put_partition(struct moving *m, bool quiet)
 void moving_commit(struct moving *m, bool quiet)
 {
     m->o->revision = m->a->rev;
-    if (m->partition_changed) {
+    if (m->parts) {
+        part_put(m);
+    } else if (m->partition_changed) {
         put_partition(m, quiet);
     }
     dir_unref(m->a->operation);
@@ -479,6 +481,7 @@ void moving_cutover(struct moving *m, uint64_t start_position)
     o->epoch_after = m->a->rev;
     forget(m);
     o->final_position = start_position;
+    m->parts = o->part.is_set;
     o->reverse = !transfer && dir_policy_get(m->a->s, state_keyspace(m->a->s, o->keyspace),
                                              DIR_POLICY_REVERSE_REPLICATION) != 0;
 }

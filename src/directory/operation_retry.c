@@ -11,6 +11,7 @@ again_from_the_start(struct apply *a, const struct dir_operation *o, struct dir_
     struct operation_request r = {
         .kind = o->kind,
         .role = o->role,
+        .part = o->part,
         .from = o->leaving != 0 ? view_node_by_id(a->s, o->leaving) : NULL,
         .to = o->destination != 0 ? view_node_by_id(a->s, o->destination) : NULL,
     };

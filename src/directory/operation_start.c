@@ -148,6 +148,10 @@ enum err_code operation_check(struct apply *a, struct dir_partition *p, struct o
                        "a static node has no agent that could copy data; a partition that holds "
                        "none can be moved with \"empty\":true");
     }
+    if (r->part.is_set && (r->kind != DIR_OPERATION_MOVE || (r->from != NULL && r->from_at != 0))) {
+        return err_set_at(&a->err, ERR_INVALID_REQUEST, "/range",
+                          "only of the primary's copy can a part be moved");
+    }
     return check_kind(a, p, r);
 }
 
@@ -159,15 +163,15 @@ check_start(struct apply *a, struct dir_partition *p, struct operation_request *
         return err_set_at(&a->err, ERR_INVALID_REQUEST, "/reason",
                           "a reason is a text of at most %d bytes", DIR_TEXT_MAX);
     }
-    if (m->has_range) {
-        return err_set_at(&a->err, ERR_NEEDS_STAGED_MOVE, "/range", "split the partition first");
-    }
     enum err_code code = apply_expect_epoch(a, p, m->has_expect_epoch, m->expect_epoch);
     if (code == ERR_OK) {
         code = find_request(a, r);
     }
     if (code == ERR_OK) {
         code = operation_check_free(a, p);
+    }
+    if (code == ERR_OK && m->has_range) {
+        code = part_read(a, p, &r->part);
     }
     return code == ERR_OK ? operation_check(a, p, r) : code;
 }
@@ -184,6 +188,7 @@ describe(const struct apply *a, const struct dir_partition *p, const struct oper
         .destination = r->to != NULL ? r->to->id : 0,
         .max_bytes_per_s = m->max_bytes_per_s,
         .class_of = m->class_,
+        .part = r->part,
     };
     bool from_primary = r->from == NULL || r->from == r->owner;
     if (m->kind == DIR_OPERATION_MOVE || m->kind == DIR_OPERATION_TRANSFER) {
