@@ -32,6 +32,9 @@ const char *check_partition_operation(const struct dir_view *v, const struct dir
     if (p->operation != 0 && (o == NULL || o->partition != p->id || !is_open(o))) {
         return "the operation that holds it does not";
     }
+    if (p->moving != (o != NULL ? o->stage : 0)) {
+        return "its route shows another stage than its operation's";
+    }
     for (uint8_t i = 0; i < p->replica_count; i++) {
         if (p->replicas[i].role == DIR_ROLE_JOINING && !is_candidate(o, &p->replicas[i])) {
             return "a copy joins in no operation";

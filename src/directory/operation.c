@@ -221,6 +221,11 @@ static void put_partition(struct moving *m, bool quiet)
 void moving_commit(struct moving *m, bool quiet)
 {
     m->o->revision = m->a->rev;
+    if (m->like->operation == m->o->id) {
+        m->like->moving = m->o->stage;
+    } else if (m->like->operation == 0) {
+        m->like->moving = 0;
+    }
     if (m->parts) {
         part_put(m);
     } else if (m->partition_changed) {
@@ -519,6 +524,7 @@ void moving_reverse(struct moving *m)
     m->replicas[at].role = DIR_ROLE_JOINING;
     m->like->operation = m->o->reversed_by;
     moving_enter(m, DIR_STAGE_DONE);
+    m->like->moving = DIR_STAGE_CATCH_UP;
 }
 
 void moving_join(struct moving *m)

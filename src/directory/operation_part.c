@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A part of a partition that moves. Until the cutover it is a move like any other, whose candidate
- * has less than all. A partition's range never changes, so the cutover's one command retires the id:
- * the part goes to the destination and the rest stays, each under an id and an epoch of its own. */
+ * has less than all. A partition's range never changes, so the cutover's one command retires the
+ * id: the part goes to the destination and the rest stays, each under an id and an epoch of its
+ * own. */
 #include "directory/operation.h"
 
 #include "base/assert.h"
@@ -141,6 +142,7 @@ static void put_rest(struct pieces *x, const struct partition_arrays *bounds)
     }
     like.state = partition_has_primary(old) ? DIR_ACTIVE : DIR_UNAVAILABLE;
     like.operation = 0;
+    like.moving = 0;
     like.start_position = 0;
     like.cause = DIR_CHANGE_SPLIT;
     put_piece(x, &like, &arrays);

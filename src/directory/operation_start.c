@@ -242,6 +242,7 @@ enum err_code apply_operation_start(struct apply *a)
     struct dir_operation *o = operation_queue(a, p, &like, m->reason);
     struct dir_partition *now = partition_copy(p);
     now->operation = o->id;
+    now->moving = o->stage;
     now->mod_revision = a->rev;
     now->cause = DIR_CHANGE_STAGE;
     a->kind = DIR_CHANGE_STAGE;

@@ -45,7 +45,7 @@ struct store_columns {
     uint64_t session, home, held_by, start_position;
     dir_rev from_revision, to_revision, epoch, mod_revision, created;
     uint64_t from_ms, to_ms;
-    uint8_t state, cause, ended, replica_count, parent_count;
+    uint8_t state, cause, ended, moving, replica_count, parent_count;
     bool pinned, holds_data, end_open;
     uint64_t parents[DIR_PARENTS_MAX];
     struct dir_replica replicas[DIR_REPLICAS_MAX];

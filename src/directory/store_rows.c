@@ -66,6 +66,7 @@ void store_bind_version(sqlite3_stmt *st,
     store_bind_u64_or_null(st, 24, p->home);
     store_bind_u64_or_null(st, 25, p->operation);
     store_bind_u64_or_null(st, 26, p->start_position);
+    store_bind_u64_or_null(st, 27, p->moving);
 }
 
 static bool take_digits(struct slice *text, uint64_t *ret_value)
@@ -133,11 +134,14 @@ static bool read_flags(sqlite3_stmt *st, struct store_columns *c)
     uint64_t state = store_column_u64(st, 9), cause = store_column_u64(st, 10);
     uint64_t ended = store_column_u64(st, 11);
     uint64_t pinned = store_column_u64(st, 17), holds_data = store_column_u64(st, 18);
+    uint64_t moving = store_column_u64(st, 26);
     bool ok = state >= DIR_ACTIVE && state <= DIR_UNAVAILABLE && is_change(cause) &&
-              (ended == 0 || is_change(ended)) && pinned <= 1 && holds_data <= 1;
+              (ended == 0 || is_change(ended)) && pinned <= 1 && holds_data <= 1 &&
+              moving <= DIR_STAGE_FAILED && (moving == 0) == (store_column_u64(st, 24) == 0);
     c->state = (uint8_t)state;
     c->cause = (uint8_t)cause;
     c->ended = (uint8_t)ended;
+    c->moving = (uint8_t)moving;
     c->pinned = pinned != 0;
     c->holds_data = holds_data != 0;
     return ok;
@@ -212,6 +216,7 @@ struct dir_object *store_partition_of(const struct store_columns *c)
     p->session = c->session;
     p->home = c->home;
     p->operation = c->held_by;
+    p->moving = c->moving;
     p->start_position = c->start_position;
     uint8_t *at = (uint8_t *)p + sizeof *p;
     for (unsigned i = 0; i < c->replica_count; i++) {

@@ -153,6 +153,7 @@ struct dir_partition {
     bool
         holds_data; /* false: nobody was ever told that it may write here, or an operator said so */
     uint8_t state;  /* enum dir_state_of */
+    uint8_t moving; /* enum dir_stage of `operation`, 0 without one: routes show it */
     uint8_t replica_count, parent_count;
     uint8_t cause; /* enum dir_change_kind: what made this version */
     uint16_t start_len, end_len;

@@ -49,6 +49,19 @@ def finish(c, nodes):
     c.check_all()
 
 
+def shown_at(c, o, before):
+    """Routes say which stage held the partition at each revision: in history, and in the feed."""
+    url = c.leader().url
+    held = [s for s in o["stages"] if s["stage"] not in ("CLEANUP", "DONE")]
+    for s in held:
+        then = once(url, "GET", f"/v1/keyspaces/ks/route?key=a&at_revision={s['revision']}").expect(200)
+        equal(then["moving"], {"operation": o["id"], "stage": s["stage"]})
+    assert "moving" not in before and "moving" not in route(c)
+    changes = once(url, "GET", f"/v1/keyspaces/ks/changes?since={before['revision']}").expect(200)["changes"]
+    stages = [r["moving"]["stage"] for change in changes for r in change["routes"] if "moving" in r]
+    equal(list(dict.fromkeys(stages)), [s["stage"] for s in held])
+
+
 @test
 def a_move_is_carried_through():
     with Cluster(1) as c:
@@ -68,6 +81,7 @@ def a_move_is_carried_through():
         equal((after["primary"]["node"], after["epoch"], len(after["replicas"])), ("n2", o["epoch_after"], 1))
         equal((o["epoch_before"], o["rollback"], o["reason"]), (before["epoch"], "forward_only", "to see it"))
         equal(once(c.leader().url, "GET", "/v1/nodes/n1/duties").json["duties"], [])
+        shown_at(c, o, before)
         wait_for(lambda: n2.may_write(after["partition"]), "the new grant")
         finish(c, [n1, n2])
 
