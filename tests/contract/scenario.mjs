@@ -176,6 +176,7 @@ export const steps = [
   { op: 'transferLeadership', example: 'named', body: () => ({ to: 99 }), status: 404, code: 'server_not_found' },
   { op: 'transferLeadership', example: 'named', body: (b, c) => ({ to: c.server }), status: 200 },
   { op: 'addServer', example: 'observer', status: 201 },
+  { op: 'transferLeadership', example: 'named', body: () => ({ to: 2 }), status: 409, code: 'not_a_voter' },
   { op: 'addServer', example: 'observer', status: 201 },
   { op: 'addServer', example: 'observer', body: (b) => ({ ...b, instance: '00000000000000000000000000000001' }), status: 409, code: 'server_exists' },
   { op: 'updateServer', example: 'observer', path: { server: 2 }, status: 200 },
