@@ -16,6 +16,7 @@ void render_operation(struct exchange *x, const struct mutation *m, const struct
         return;
     }
     operation_put_open(out, r->operation);
+    operation_put_plan_now(x, r->operation);
     buf_printf(out, ",\"revision\":%" PRIu64 "}", r->revision);
     exchange_printf_header(x, "Location", "/v1/operations/%" PRIu64, r->operation->id);
     exchange_reply(x, 202, NULL);
@@ -36,7 +37,19 @@ struct wanted {
     bool has_epoch;
     bool has_range, end_open;
     struct slice start, end; /* of the range; an empty start is the partition's own */
+    bool has_size, has_live;
+    uint64_t size_bytes, live_bytes_per_s;
 };
+
+/* What whoever asks knows of it: how large it is, and how fast it changes. */
+static void read_figures(struct json_in *in, struct wanted *w)
+{
+    bool present = false;
+    w->max_bytes_per_s = json_in_u64(in, "max_bytes_per_s", false, 1, PARSE_INT_MAX, &present);
+    w->size_bytes = json_in_u64(in, "size_bytes", false, 0, PARSE_INT_MAX, &w->has_size);
+    w->live_bytes_per_s =
+        json_in_u64(in, "live_bytes_per_s", false, 0, PARSE_INT_MAX, &w->has_live);
+}
 
 /* Its body is closed. Answers. */
 static void start(struct exchange *x, struct mutation *m, const struct wanted *w)
@@ -52,6 +65,10 @@ static void start(struct exchange *x, struct mutation *m, const struct wanted *w
     s->reason = text_lent(w->reason != NULL ? w->reason : "");
     s->role = w->role;
     s->max_bytes_per_s = w->max_bytes_per_s;
+    s->has_size_bytes = w->has_size;
+    s->size_bytes = w->size_bytes;
+    s->has_live_bytes_per_s = w->has_live;
+    s->live_bytes_per_s = w->live_bytes_per_s;
     s->has_expect_epoch = w->has_epoch;
     s->expect_epoch = w->epoch;
     s->has_range = w->has_range;
@@ -135,7 +152,7 @@ void h_partition_move(struct exchange *x)
     empty = json_in_bool(&m->in, "empty", false, &present);
     reason = json_in_string(&m->in, "reason", false, 0, DIR_TEXT_MAX);
     w.reason = (const char *)reason.data;
-    w.max_bytes_per_s = json_in_u64(&m->in, "max_bytes_per_s", false, 1, PARSE_INT_MAX, &present);
+    read_figures(&m->in, &w);
     mutation_expect_epoch(m, &has_epoch, &w.epoch);
     w.has_epoch = has_epoch;
     if (w.reason != NULL && strlen(w.reason) != reason.len) {
@@ -162,7 +179,6 @@ static void start_of_copy(struct exchange *x, const char *verb, struct wanted *w
     struct mutation *m = mutation_begin(x, verb, render_operation);
     protobuf_c_boolean has_epoch = false;
     struct slice reason, leaving = exchange_path(x, path_count(x) - 1);
-    bool present = false;
     char *name;
     if (m == NULL) {
         return;
@@ -181,7 +197,11 @@ static void start_of_copy(struct exchange *x, const char *verb, struct wanted *w
     }
     reason = json_in_string(&m->in, "reason", false, 0, DIR_TEXT_MAX);
     w->reason = (const char *)reason.data;
-    w->max_bytes_per_s = json_in_u64(&m->in, "max_bytes_per_s", false, 1, PARSE_INT_MAX, &present);
+    if (w->kind == DIR_OPERATION_ADD_REPLICA) {
+        read_figures(&m->in, w);
+    } else {
+        w->max_bytes_per_s = json_in_u64(&m->in, "max_bytes_per_s", false, 1, PARSE_INT_MAX, NULL);
+    }
     mutation_expect_epoch(m, &has_epoch, &w->epoch);
     w->has_epoch = has_epoch;
     if (w->reason != NULL && strlen(w->reason) != reason.len) {

@@ -80,6 +80,9 @@ void store_put_duty(struct store_conn *c, const struct dir_duty *d, struct buf *
 void store_put_dedupe(struct store_conn *c, const struct dir_dedupe *d);
 void store_put_meta(struct store_conn *c, const struct dir_view_meta *m, struct buf *scratch);
 
+/* Of those with their canonical bytes (store_objects.c). */
+struct dir_object *
+store_read_object(enum store_sql which, sqlite3_stmt *st, struct err *e) MUST_CHECK;
 /* The row that the statement stands on, or NULL with ERR_CORRUPT. Columns and object must agree. */
 struct dir_object *store_read_row(enum store_sql which, sqlite3_stmt *st, struct err *e);
 /* ERR_CORRUPT when there is none, or it is not of this format. */
