@@ -191,6 +191,8 @@ static struct dir_keyspace *new_keyspace(struct apply *a,
         .custom_partition_key = m->has_partition_key,
         .sync_replicas = m->sync_replicas,
         .async_replicas = m->async_replicas,
+        .replicas_ms = a->s->time_ms,
+        .replicas_revision = a->rev,
         .placement = *placement,
         .created = a->rev,
         .mod_revision = a->rev,
@@ -474,8 +476,8 @@ enum err_code apply_keyspace_grow(struct apply *a)
     return ERR_OK;
 }
 
-/* Do the copies that partitions have differ from what is wanted now? Then data has to be copied or
- * dropped. */
+/* Do the copies that partitions have differ from what is wanted now, where no agent could copy or
+ * drop data? Elsewhere the leader sees to it (repair.h). */
 static bool copies_differ(const struct apply *a, uint64_t keyspace, uint32_t sync, uint32_t async)
 {
     const struct dir_partition *p;
@@ -486,7 +488,8 @@ static bool copies_differ(const struct apply *a, uint64_t keyspace, uint32_t syn
         for (uint8_t i = 0; i < p->replica_count; i++) {
             of[p->replicas[i].role]++;
         }
-        if (p->replica_count > 0 && (of[DIR_ROLE_SYNC] != sync || of[DIR_ROLE_ASYNC] != async)) {
+        if (p->replica_count > 0 && view_node_by_id(a->s, p->replicas[0].node)->is_static &&
+            (of[DIR_ROLE_SYNC] != sync || of[DIR_ROLE_ASYNC] != async)) {
             return true;
         }
     }
@@ -513,8 +516,8 @@ check_patch(struct apply *a, const struct dir_keyspace *ks, struct dir_keyspace 
     bool same = m->sync_replicas == ks->sync_replicas && m->async_replicas == ks->async_replicas;
     if (code == ERR_OK && !same && copies_differ(a, ks->id, m->sync_replicas, m->async_replicas)) {
         code = err_set_at(&a->err, ERR_NEEDS_STAGED_MOVE, "/replicas",
-                          "partitions of \"%s\" have another number of copies, and data would "
-                          "have to be copied or dropped",
+                          "partitions of \"%s\" on nodes without an agent have another number of "
+                          "copies, and data would have to be copied or dropped",
                           ks->name);
     }
     return code;
@@ -551,6 +554,10 @@ enum err_code apply_keyspace_patch(struct apply *a)
     if (same_keyspace(ks, &next, policy)) {
         a->keyspace = dir_ref(state_keyspace(a->s, ks->id));
         return ERR_OK;
+    }
+    if (ks->sync_replicas != next.sync_replicas || ks->async_replicas != next.async_replicas) {
+        next.replicas_ms = a->s->time_ms;
+        next.replicas_revision = a->rev;
     }
     next.mod_revision = a->rev;
     struct dir_keyspace *now = keyspace_with_policy(&next, policy);

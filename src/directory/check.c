@@ -156,6 +156,9 @@ static void check_replicas(struct checker *c, const struct dir_partition *p)
         wrong(c, "partition %" PRIu64 ": state %u %s a primary", p->id, p->state,
               partition_has_primary(p) ? "with" : "without");
     }
+    if (p->under_since_ms > c->v->time_ms) {
+        wrong(c, "partition %" PRIu64 ": it will have too few copies", p->id);
+    }
     if (p->replica_count > 0 && !p->holds_data) {
         wrong(c, "partition %" PRIu64 ": it has copies and holds no data", p->id);
     }
@@ -368,6 +371,10 @@ static void check_sessions(struct checker *c, const struct dir_node *n)
         /* A static node's grants have no lease to wait for. */
         wrong(c, "node %s: session %" PRIu64 " waits to be released, not %" PRIu64, n->name, newest,
               n->ended_session);
+    }
+    if (n->ended_ms > c->v->time_ms || n->scheduling_ms > c->v->time_ms ||
+        (n->ended_ms != 0 && !n->ended)) {
+        wrong(c, "node %s: its session ended, or its scheduling changed, at another time", n->name);
     }
     if (n->is_static ? n->lease_ms != 0 || n->ended : n->lease_ms == 0) {
         wrong(c, "node %s: its lease of %" PRIu32 " ms is not that of its kind", n->name,

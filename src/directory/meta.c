@@ -8,7 +8,7 @@
 
 enum {
     CLUSTER_SIZE = 32,
-    SCALARS = 15 + 2 * DIR_MARKS_MAX,
+    SCALARS = 16 + 2 * DIR_MARKS_MAX,
     META_SIZE = CLUSTER_SIZE + 8 * SCALARS
 };
 
@@ -38,6 +38,7 @@ void dir_meta_encode(const struct dir_view_meta *m, struct buf *out)
     put(out, m->settings.fence_max_ms);
     put(out, m->settings.validation_window_ms);
     put(out, m->settings.cutover_lag_bytes);
+    put(out, m->settings.recovery_delay_ms);
     for (int i = 0; i < DIR_MARKS_MAX; i++) {
         put(out, m->marks[i].at_ms);
         put(out, m->marks[i].revision);
@@ -77,6 +78,7 @@ enum err_code dir_meta_decode(struct slice bytes, struct dir_view_meta *ret_meta
     m.settings.fence_max_ms = get(&at);
     m.settings.validation_window_ms = get(&at);
     m.settings.cutover_lag_bytes = get(&at);
+    m.settings.recovery_delay_ms = get(&at);
     for (int i = 0; i < DIR_MARKS_MAX; i++) {
         m.marks[i].at_ms = get(&at);
         m.marks[i].revision = get(&at);

@@ -11,7 +11,7 @@
 
 /* --- partitions --- */
 
-/* "12=primary:40,15=sync:40": node, role, copy */
+/* "12=primary:40,15=sync:40+": node, role, copy, and whether a person asked for it */
 static void put_replicas(const struct dir_partition *p, struct buf *out)
 {
     buf_reset(out);
@@ -24,6 +24,9 @@ static void put_replicas(const struct dir_partition *p, struct buf *out)
         buf_put_str(out, dir_role_name(p->replicas[i].role));
         buf_put_u8(out, ':');
         buf_put_u64_dec(out, p->replicas[i].copy);
+        if (p->replicas[i].asked) {
+            buf_put_u8(out, '+');
+        }
     }
 }
 
@@ -66,6 +69,7 @@ void store_bind_version(sqlite3_stmt *st,
     store_bind_u64_or_null(st, 24, p->home);
     store_bind_u64_or_null(st, 25, p->operation);
     store_bind_u64_or_null(st, 26, p->start_position);
+    store_bind_u64_or_null(st, 27, p->under_since_ms);
 }
 
 static bool take_digits(struct slice *text, uint64_t *ret_value)
@@ -117,6 +121,7 @@ static bool read_replicas(struct slice text, struct store_columns *c)
             !take_digits(&text, &r->copy)) {
             return false;
         }
+        r->asked = take_byte(&text, '+');
         c->replica_count++;
     }
     return true;
@@ -166,6 +171,7 @@ bool store_read_columns(sqlite3_stmt *st, struct store_columns *c)
         .home = store_column_u64(st, 23),
         .held_by = store_column_u64(st, 24),
         .start_position = store_column_u64(st, 25),
+        .under_since_ms = store_column_u64(st, 26),
     };
     if (c->parents[0] != 0) {
         c->parent_count = c->parents[1] != 0 ? 2 : 1;
@@ -213,11 +219,13 @@ struct dir_object *store_partition_of(const struct store_columns *c)
     p->home = c->home;
     p->operation = c->held_by;
     p->start_position = c->start_position;
+    p->under_since_ms = c->under_since_ms;
     uint8_t *at = (uint8_t *)p + sizeof *p;
     for (unsigned i = 0; i < c->replica_count; i++) {
         p->replicas[i].node = c->replicas[i].node;
         p->replicas[i].role = c->replicas[i].role;
         p->replicas[i].copy = c->replicas[i].copy;
+        p->replicas[i].asked = c->replicas[i].asked;
     }
     at += c->replica_count * sizeof(struct dir_replica);
     memcpy(at, c->parents, c->parent_count * sizeof(uint64_t));
