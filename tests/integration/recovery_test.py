@@ -98,7 +98,7 @@ def copies_of_a_node_that_stays_away_are_made_anew():
             theirs = once(s.url, "GET", f"/v1/replication?min_revision={replication(c)['revision']}").expect(200)
             mine = {p["partition"]: p.get("since") for p in theirs["partitions"]}
             equal(mine.get(first["partition"], first["since"]), first["since"])
-        wait_for(lambda: is_whole(c), "new copies", timeout=30)
+        wait_for(lambda: is_whole(c), "new copies", deadline_s=30)
         equal([n for n in holders(c) if victim.name in n or len(n) != 2], [])
         kinds = {o["kind"] for o in get(c, "/v1/operations?state=done")["operations"]}
         equal(kinds, {"add_replica", "remove_replica"})
@@ -139,12 +139,12 @@ def another_placement_is_followed():
         wait_for(lambda: is_whole(c), "the first placement")
         c.call("PATCH", "/v1/keyspaces/ks", {"placement": {"require": {"disk": ["ssd"]}}}).expect(200)
         equal(replication(c)["totals"]["misplaced"], 3)
-        wait_for(lambda: is_whole(c), "the moves", timeout=30)
+        wait_for(lambda: is_whole(c), "the moves", deadline_s=30)
         equal(holders(c), [["n3", "n4"]] * 3)
         c.call("PATCH", "/v1/keyspaces/ks", {"replicas": {"sync": 0}}).expect(200)
         wait_for(lambda: is_whole(c) and all(len(h) == 1 for h in holders(c)), "the surplus to go")
         c.call("PATCH", "/v1/keyspaces/ks", {"replicas": {"sync": 1}}).expect(200)
-        wait_for(lambda: is_whole(c) and all(len(h) == 2 for h in holders(c)), "copies again", timeout=30)
+        wait_for(lambda: is_whole(c) and all(len(h) == 2 for h in holders(c)), "copies again", deadline_s=30)
         finish(c, nodes)
 
 
@@ -167,7 +167,7 @@ def a_drain_can_be_cancelled_and_begun_again():
         equal((get(c, "/v1/nodes/n1")["partitions"]["total"], get(c, "/v1/nodes/n2")["partitions"]["total"]), (3, 0))
         n2.stops_at = None
         drain(c, "n1")
-        wait_for(lambda: get(c, "/v1/nodes/n1")["drain"]["copies_left"] == 0, "the node to be empty", timeout=30)
+        wait_for(lambda: get(c, "/v1/nodes/n1")["drain"]["copies_left"] == 0, "the node to be empty", deadline_s=30)
         finish(c, [n1, n2])
 
 
