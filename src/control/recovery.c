@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "directory/internal.h"
 #include "directory/repair.h"
 
 #include <inttypes.h>

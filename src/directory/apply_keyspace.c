@@ -5,6 +5,7 @@
 #include "base/parse.h"
 #include "directory/codec.h"
 #include "directory/internal.h"
+#include "directory/repair.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -476,26 +477,6 @@ enum err_code apply_keyspace_grow(struct apply *a)
     return ERR_OK;
 }
 
-/* Do the copies that partitions have differ from what is wanted now, where no agent could copy or
- * drop data? Elsewhere the leader sees to it (repair.h). */
-static bool copies_differ(const struct apply *a, uint64_t keyspace, uint32_t sync, uint32_t async)
-{
-    const struct dir_partition *p;
-    struct ptree_iter it;
-    for (ptree_seek(state_map(a->s, keyspace), slice_of(NULL, 0), &it);
-         (p = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
-        uint32_t of[DIR_ROLE_JOINING + 1] = {0};
-        for (uint8_t i = 0; i < p->replica_count; i++) {
-            of[p->replicas[i].role]++;
-        }
-        if (p->replica_count > 0 && view_node_by_id(a->s, p->replicas[0].node)->is_static &&
-            (of[DIR_ROLE_SYNC] != sync || of[DIR_ROLE_ASYNC] != async)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static enum err_code
 check_patch(struct apply *a, const struct dir_keyspace *ks, struct dir_keyspace *next)
 {
@@ -514,7 +495,7 @@ check_patch(struct apply *a, const struct dir_keyspace *ks, struct dir_keyspace 
     next->async_replicas = m->async_replicas;
     code = check_copies(&a->err, m->sync_replicas, m->async_replicas);
     bool same = m->sync_replicas == ks->sync_replicas && m->async_replicas == ks->async_replicas;
-    if (code == ERR_OK && !same && copies_differ(a, ks->id, m->sync_replicas, m->async_replicas)) {
+    if (code == ERR_OK && !same && repair_needs_agents(a->s, next)) {
         code = err_set_at(&a->err, ERR_NEEDS_STAGED_MOVE, "/replicas",
                           "partitions of \"%s\" on nodes without an agent have another number of "
                           "copies, and data would have to be copied or dropped",

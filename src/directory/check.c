@@ -156,9 +156,6 @@ static void check_replicas(struct checker *c, const struct dir_partition *p)
         wrong(c, "partition %" PRIu64 ": state %u %s a primary", p->id, p->state,
               partition_has_primary(p) ? "with" : "without");
     }
-    if (p->under_since_ms > c->v->time_ms) {
-        wrong(c, "partition %" PRIu64 ": it will have too few copies", p->id);
-    }
     if (p->replica_count > 0 && !p->holds_data) {
         wrong(c, "partition %" PRIu64 ": it has copies and holds no data", p->id);
     }
@@ -172,6 +169,19 @@ static bool has_successor(const struct dir_tombstone *t, uint64_t id)
         }
     }
     return false;
+}
+
+/* An asked-for copy counts, and what is lacking has been so for a while. */
+static void check_wish(struct checker *c, const struct dir_partition *p)
+{
+    if (p->under_since_ms > c->v->time_ms) {
+        wrong(c, "partition %" PRIu64 ": it will have too few copies", p->id);
+    }
+    for (uint8_t i = 0; i < p->replica_count; i++) {
+        if (p->replicas[i].asked && p->replicas[i].role == DIR_ROLE_JOINING) {
+            wrong(c, "partition %" PRIu64 ": copy %u was asked for and is not one yet", p->id, i);
+        }
+    }
 }
 
 static void check_parents(struct checker *c, const struct dir_partition *p)
@@ -209,6 +219,7 @@ static void check_partition(struct checker *c, const struct dir_partition *p)
         wrong(c, "partition %" PRIu64 ": it lives and is retired", p->id);
     }
     check_replicas(c, p);
+    check_wish(c, p);
     check_grant(c, p);
     const char *of_operation = check_partition_operation(c->v, p);
     if (of_operation != NULL) {

@@ -101,6 +101,9 @@ bool repair_is_short(const struct dir_view *v,
 uint64_t repair_under_since(const struct dir_view *v,
                             const struct dir_keyspace *ks,
                             const struct dir_partition *p);
+/* Some partition of `ks` has another number of copies than that wants, on nodes without an agent:
+ * nobody could copy or drop data there. */
+bool repair_needs_agents(const struct dir_view *v, const struct dir_keyspace *ks);
 /* For apply, before it puts a new version: keeps under_since_ms. `before` may be NULL. */
 void repair_note_version(const struct dir_view *v,
                          const struct dir_partition *before,

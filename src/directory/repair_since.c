@@ -89,6 +89,24 @@ uint64_t repair_under_since(const struct dir_view *v,
     return sync == 0 || (async != 0 && async < sync) ? async : sync;
 }
 
+bool repair_needs_agents(const struct dir_view *v, const struct dir_keyspace *ks)
+{
+    const struct dir_partition *p;
+    struct ptree_iter it;
+    for (ptree_seek(state_map(v, ks->id), slice_of(NULL, 0), &it);
+         (p = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
+        uint32_t of[DIR_ROLE_JOINING + 1] = {0};
+        for (uint8_t i = 0; i < p->replica_count; i++) {
+            of[p->replicas[i].role]++;
+        }
+        if (p->replica_count > 0 && view_node_by_id(v, p->replicas[0].node)->is_static &&
+            (of[DIR_ROLE_SYNC] != ks->sync_replicas || of[DIR_ROLE_ASYNC] != ks->async_replicas)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void repair_note_version(const struct dir_view *v,
                          const struct dir_partition *before,
                          struct dir_partition *p)
