@@ -91,11 +91,15 @@ void operation_put_open(struct buf *b, const struct dir_operation *op);
 void h_operations_list(struct exchange *x);
 void h_operation_get(struct exchange *x);
 void h_operation_abort(struct exchange *x);
+void h_operation_retry(struct exchange *x);
 void h_operation_finish_validation(struct exchange *x);
 void h_operation_promote(struct exchange *x);
 
 /* h_replication.c */
 void h_replication(struct exchange *x);
+
+/* h_operation_authority.c */
+void h_operation_authority(struct exchange *x);
 
 /* h_reports.c */
 void h_operation_report(struct exchange *x);

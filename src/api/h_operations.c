@@ -2,6 +2,7 @@
 /* Operations: what is done to partitions beyond one command. */
 #include "api/endpoints.h"
 #include "base/clock.h"
+#include "directory/operation_authority.h"
 
 #include "base/parse.h"
 
@@ -65,10 +66,11 @@ static void put_attention(struct buf *b, const struct dir_operation *op)
     buf_put_u8(b, '}');
 }
 
-static bool is_past_cutover(const struct dir_operation *op)
+static void put_other(struct buf *b, const char *member, uint64_t id)
 {
-    return op->stage == DIR_STAGE_WINDOW || op->stage == DIR_STAGE_CLEANUP ||
-           op->state == DIR_OPERATION_DONE || op->state == DIR_OPERATION_FAILED;
+    if (id != 0) {
+        buf_printf(b, ",\"%s\":%" PRIu64, member, id);
+    }
 }
 
 void operation_put_open(struct buf *b, const struct dir_operation *op)
@@ -92,10 +94,12 @@ void operation_put_open(struct buf *b, const struct dir_operation *op)
     if (op->epoch_after != 0) {
         buf_printf(b, ",\"epoch_after\":%" PRIu64, op->epoch_after);
     }
+    put_other(b, "reverses", op->reverses);
+    put_other(b, "reversed_by", op->reversed_by);
     put_progress(b, op, clock_wall_ms());
     put_stages(b, op);
     put_attention(b, op);
-    buf_printf(b, ",\"rollback\":\"%s\"", is_past_cutover(op) ? "forward_only" : "safe");
+    buf_printf(b, ",\"rollback\":\"%s\"", operation_past_cutover(op) ? "forward_only" : "safe");
 }
 
 static void get_one(struct exchange *x, const struct dir_view *v)
@@ -256,6 +260,11 @@ static void verb(struct exchange *x, const char *name, Cadastre__OperationVerbKi
 void h_operation_abort(struct exchange *x)
 {
     verb(x, "operation_abort", CADASTRE__OPERATION_VERB_KIND__ABORT);
+}
+
+void h_operation_retry(struct exchange *x)
+{
+    verb(x, "operation_retry", CADASTRE__OPERATION_VERB_KIND__RETRY);
 }
 
 void h_operation_finish_validation(struct exchange *x)

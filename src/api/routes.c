@@ -82,9 +82,11 @@ static const struct api_route routes[] = {
     {API_GET, "/v1/replication", h_replication, replication_params, READS},
     {API_GET, "/v1/operations", h_operations_list, operations_params, READS},
     {API_GET, "/v1/operations/{operation}", h_operation_get, NULL, READS},
+    {API_GET, OPERATION "/authority", h_operation_authority, NULL, READS},
 
     {API_POST, OPERATION "/reports", h_operation_report, NULL, MUTATES_BY},
     {API_POST, OPERATION "/abort", h_operation_abort, NULL, MUTATES},
+    {API_POST, OPERATION "/retry", h_operation_retry, NULL, MUTATES},
     {API_POST, OPERATION "/finish-validation", h_operation_finish_validation, NULL, MUTATES},
     {API_POST, OPERATION "/promote-candidate", h_operation_promote, NULL, MUTATES_BY},
 

@@ -5,7 +5,6 @@
 #include "base/mem.h"
 #include "base/parse.h"
 
-#include <poll.h>
 #include <string.h>
 
 enum { DRAIN_POLL_MS = 500 };
@@ -33,6 +32,12 @@ static const struct out_column session_columns[] = {{"SESSION", "session", NULL}
                                                     {"REVISION", "revision", NULL},
                                                     {NULL, NULL, NULL}};
 static const struct out_view session_view = {"session", session_columns};
+
+static const struct out_column duty_columns[] = {
+    {"DUTY", "id", NULL},   {"KEYSPACE", "keyspace", NULL},   {"PARTITION", "partition", NULL},
+    {"COPY", "copy", NULL}, {"OPERATION", "operation", NULL}, {"SINCE", "revision", NULL},
+    {NULL, NULL, NULL}};
+static const struct out_view duty_view = {"id", duty_columns};
 
 static void node_target(struct target *t, const struct cli *c)
 {
@@ -203,7 +208,7 @@ static int wait_until_empty(struct cli *c, uint64_t wait_ms)
         if (clock_mono_ms() >= until) {
             return cli_fail(EXIT_TIMED_OUT, "node '%s' is not empty yet", c->args->operands[0]);
         }
-        (void)poll(NULL, 0, DRAIN_POLL_MS);
+        cmd_pause_ms(DRAIN_POLL_MS);
     }
 }
 
@@ -214,6 +219,17 @@ static int drain_run(struct cli *c)
         code = wait_until_empty(c, args_number(c->args, "wait", 0));
     }
     return code;
+}
+
+static int duties_run(struct cli *c)
+{
+    struct target t;
+    json_t *answer;
+    node_target(&t, c);
+    target_segment(&t, "duties");
+    target_read_flags(&t, c);
+    int code = cli_read(c, &t, &answer);
+    return cmd_finish_rows(c, code, answer, "duties", &duty_view);
 }
 
 static const struct cli_flag list_flags[] = {CLI_FLAG_LIMIT, CLI_FLAGS_END};
@@ -227,21 +243,19 @@ static const struct cli_flag remove_flags[] = {
     CLI_FLAG_EXPECT_REVISION,
     CLI_FLAGS_END};
 
-#define FLAG_REASON                                                                                \
-    {                                                                                              \
-        "reason", "TEXT", "Why, for the audit", ARGS_TEXT, 0, false, false                         \
-    }
-static const struct cli_flag scheduling_flags[] = {FLAG_REASON, CLI_FLAG_EXPECT_REVISION,
+static const struct cli_flag scheduling_flags[] = {CMD_FLAG_REASON, CLI_FLAG_EXPECT_REVISION,
                                                    CLI_FLAGS_END};
 static const struct cli_flag drain_flags[] = {
-    {"wait", "DURATION", "Wait so long for it to be empty", ARGS_DURATION, 0, false, false},
-    FLAG_REASON,
+    {"wait", "DURATION", "Wait at most so long for it to be empty", ARGS_DURATION, 0, false, false},
+    CMD_FLAG_REASON,
     CLI_FLAG_EXPECT_REVISION,
     CLI_FLAGS_END};
 
 const struct cli_command node_commands[] = {
     {"list", "", "List the nodes", "cadastre node list\n", list_flags, list_run},
     {"get", "NODE", "Show one node", "cadastre node get n1 -o json\n", NULL, get_run},
+    {"duties", "NODE", "List the copies that a node has still to delete",
+     "cadastre node duties n1\n", NULL, duties_run},
     {"register", "NODE ADDRESS", "Register a node that has no agent (its lease is static)",
      "cadastre node register n1 10.0.0.1:9000 --label zone=eu-1a --capacity requests_per_s=20000\n",
      register_flags, register_run},
@@ -249,7 +263,7 @@ const struct cli_command node_commands[] = {
      "cadastre node remove n1 --yes\ncadastre node remove n1 --force --yes\n", remove_flags,
      remove_run},
     {"cordon", "NODE", "Give a node nothing new; what it holds stays",
-     "cadastre node cordon n1 --reason 'its fan is loud'\n", scheduling_flags, cordon_run},
+     "cadastre node cordon n1 --reason maintenance\n", scheduling_flags, cordon_run},
     {"drain", "NODE", "Move everything off a node, and give it nothing new",
      "cadastre node drain n1 --wait 1h\n", drain_flags, drain_run},
     {"uncordon", "NODE", "Let a node take copies again; ends a drain",

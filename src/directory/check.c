@@ -171,19 +171,6 @@ static bool has_successor(const struct dir_tombstone *t, uint64_t id)
     return false;
 }
 
-/* An asked-for copy counts, and what is lacking has been so for a while. */
-static void check_wish(struct checker *c, const struct dir_partition *p)
-{
-    if (p->under_since_ms > c->v->time_ms) {
-        wrong(c, "partition %" PRIu64 ": it will have too few copies", p->id);
-    }
-    for (uint8_t i = 0; i < p->replica_count; i++) {
-        if (p->replicas[i].asked && p->replicas[i].role == DIR_ROLE_JOINING) {
-            wrong(c, "partition %" PRIu64 ": copy %u was asked for and is not one yet", p->id, i);
-        }
-    }
-}
-
 static void check_parents(struct checker *c, const struct dir_partition *p)
 {
     for (uint8_t i = 0; i < p->parent_count; i++) {
@@ -219,7 +206,9 @@ static void check_partition(struct checker *c, const struct dir_partition *p)
         wrong(c, "partition %" PRIu64 ": it lives and is retired", p->id);
     }
     check_replicas(c, p);
-    check_wish(c, p);
+    if (p->under_since_ms > c->v->time_ms) {
+        wrong(c, "partition %" PRIu64 ": it will have too few copies", p->id);
+    }
     check_grant(c, p);
     const char *of_operation = check_partition_operation(c->v, p);
     if (of_operation != NULL) {
@@ -274,6 +263,9 @@ static void check_keyspaces(struct checker *c)
         if (!key_is(key, ks->id) || !is_id(c, ks->id) || !is_revision(c, ks->mod_revision) ||
             !is_revision(c, ks->created) || ks->created > ks->mod_revision) {
             wrong(c, "keyspace %s: its id or revisions are out of range", ks->name);
+        }
+        if (!policy_in_range(&ks->rules)) {
+            wrong(c, "keyspace %s: a value of its policy is out of range", ks->name);
         }
         if (ptree_get(&v->keyspaces_by_name, slice_of(ks->name, strlen(ks->name))) != ks) {
             wrong(c, "keyspace %s: it is not found by its name", ks->name);
