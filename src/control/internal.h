@@ -28,9 +28,9 @@ enum {
     CONTROL_ASK_AGAIN_MS = 2000,    /* after which a command for one is proposed again */
     CONTROL_ADMIT_AGAIN_MS = 300,   /* an admission: another may have taken its place */
     BEATS_BATCH_MS = 50,            /* heartbeats of this time share a confirmation */
-    RECOVERY_TURN_MS = 100,         /* the walk over the partitions goes on so often */
+    RECOVERY_TURN_MS = 50,          /* the walk over the partitions goes on so often */
     RECOVERY_WALK_MS = 200,         /* and begins again no sooner than after so long */
-    RECOVERY_COST_A_TURN = 20000,   /* partitions looked at in a turn */
+    RECOVERY_COST_A_TURN = 5000,    /* partitions looked at in a turn */
     RECOVERY_QUEUED_MAX = 64,       /* operations of one class that wait before no more are made */
     RECOVERY_OPEN_MAX = 2048,       /* of its own that have begun and not ended */
     RECOVERY_ATTEMPTS = 8192,       /* partitions for which it is remembered what was tried */

@@ -476,6 +476,17 @@ static void copies_on_their_way_count(void)
     CHECK_U64(repair_queued(r, DIR_CLASS_LAST_COPY), 4);
     CHECK_U64(repair_open_operations(r), 4);
     repair_close(r);
+    /* What waits counts as well: n3 is to get one. */
+    struct repair_step s;
+    r = repair_open(world_state(&w), &clock);
+    repair_next(r, agent_partition(&w, "a"), &s);
+    repair_close(r);
+    CHECK_U64(moves_start(&w, agent_partition(&w, "a"), &s)->err.code, ERR_OK);
+    r = repair_open(world_state(&w), &clock);
+    repair_next(r, agent_partition(&w, "b"), &s);
+    CHECK_U64(s.to, id_of("n4"));
+    CHECK_U64(repair_queued(r, DIR_CLASS_LAST_COPY), 1);
+    repair_close(r);
     close_world();
 }
 
