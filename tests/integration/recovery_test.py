@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What a leader does unasked, on real servers with nodes that have no data: copies of nodes that stay away are made anew,
-nodes that drain become empty, and nothing of it breaks a rule of placement."""
+no rule of placement is broken for it, and a fleet that vanishes at once is waited for."""
 import pathlib
 import sys
 import urllib.request
@@ -9,82 +9,9 @@ import urllib.request
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent / "tools"), str(HERE.parent / "harness"), str(HERE)]
 from cluster import Cluster, once, wait_for  # noqa: E402  pylint: disable=wrong-import-position
-from model_node import ModelNode, overlaps  # noqa: E402  pylint: disable=wrong-import-position
+from copies import finish, get, holders, is_whole, keyspace, partitions, prepare, replication  # noqa: E402  pylint: disable=wrong-import-position
+from model_node import ModelNode  # noqa: E402  pylint: disable=wrong-import-position
 from tap import equal, main, test  # noqa: E402  pylint: disable=wrong-import-position
-
-
-def prepare(c, **more):
-    c.call("PATCH", "/v1/cluster/settings",
-           {"lease_ms": 800, "heartbeat_ms": 200, "validation_window_ms": 100, "recovery_delay_ms": 300, **more}).expect(200)
-
-
-def keyspace(c, sync=0, splits=("g", "p"), placement=None):
-    body = {"name": "ks", "scheme": "range", "splits": list(splits), "replicas": {"sync": sync}}
-    c.call("POST", "/v1/keyspaces", body | ({"placement": placement} if placement else {})).expect(201)
-
-
-def get(c, path):
-    return once(c.leader().url, "GET", path).expect(200)
-
-
-def replication(c):
-    return get(c, "/v1/replication")
-
-
-def partitions(c):
-    return get(c, "/v1/keyspaces/ks/partitions")["partitions"]
-
-
-def holders(c):
-    return [sorted(r["node"] for r in p["replicas"] if r["role"] != "joining") for p in partitions(c)]
-
-
-def is_whole(c):
-    r = replication(c)
-    return r["totals"]["under_replicated"] == 0 and r["partitions"] == []
-
-
-def drain(c, node):
-    return c.call("POST", f"/v1/nodes/{node}/drain", {"reason": "its rack is moved"}).expect(200)
-
-
-def moves_begun(c):
-    """Of n1's drain: how many run is for the budgets to say."""
-    seen = get(c, "/v1/nodes/n1")["drain"]
-    return seen["operations_running"] > 0 and seen["operations_running"] + seen["operations_queued"]
-
-
-def finish(c, nodes):
-    for n in nodes:
-        if not n.stopping:
-            n.crash()
-    equal(overlaps(nodes), [])
-    c.agree()
-    c.check_all()
-
-
-@test
-def a_drained_node_becomes_empty_and_can_go():
-    with Cluster(1) as c:
-        prepare(c)
-        nodes = [ModelNode(c, f"n{i}").start() for i in (1, 2, 3)]
-        keyspace(c, sync=1)
-        wait_for(lambda: all(n.grants for n in nodes), "the first grants")
-        equal(drain(c, "n1")["scheduling"], "draining")
-        seen = get(c, "/v1/nodes/n1")["drain"]
-        equal(set(seen) >= {"since", "partitions_left", "copies_left", "operations_running", "operations_queued",
-                            "eta_ms", "blocked"}, True)
-        c.call("POST", "/v1/keyspaces", {"name": "later", "scheme": "range", "replicas": {"sync": 1}}).expect(201)
-        wait_for(lambda: get(c, "/v1/nodes/n1")["drain"]["copies_left"] == 0, "the node to be empty")
-        wait_for(lambda: is_whole(c), "every copy to be where it belongs")
-        equal(get(c, "/v1/nodes/n1")["drain"]["eta_ms"], 0)
-        done = get(c, "/v1/operations?state=done")["operations"]
-        equal({o["kind"] for o in done} <= {"move", "transfer"} and len(done) > 0, True)
-        equal({o["reason"] for o in done}, {"its node drains"})
-        wait_for(lambda: get(c, "/v1/nodes/n1/duties")["duties"] == [], "the last copy to be deleted")
-        nodes[0].crash()
-        wait_for(lambda: c.call("DELETE", "/v1/nodes/n1").status == 200, "the node to go")
-        finish(c, nodes)
 
 
 @test
@@ -137,47 +64,6 @@ def no_rule_is_broken_for_want_of_a_node():
 
 
 @test
-def another_placement_is_followed():
-    with Cluster(1) as c:
-        prepare(c)
-        nodes = [ModelNode(c, f"n{i}", labels={"disk": "hdd" if i < 3 else "ssd"}).start() for i in (1, 2, 3, 4)]
-        keyspace(c, sync=1, placement={"require": {"disk": ["hdd"]}})
-        wait_for(lambda: is_whole(c), "the first placement")
-        c.call("PATCH", "/v1/keyspaces/ks", {"placement": {"require": {"disk": ["ssd"]}}}).expect(200)
-        equal(replication(c)["totals"]["misplaced"], 3)
-        wait_for(lambda: is_whole(c), "the moves", deadline_s=30)
-        equal(holders(c), [["n3", "n4"]] * 3)
-        c.call("PATCH", "/v1/keyspaces/ks", {"replicas": {"sync": 0}}).expect(200)
-        wait_for(lambda: is_whole(c) and all(len(h) == 1 for h in holders(c)), "the surplus to go")
-        c.call("PATCH", "/v1/keyspaces/ks", {"replicas": {"sync": 1}}).expect(200)
-        wait_for(lambda: is_whole(c) and all(len(h) == 2 for h in holders(c)), "copies again", deadline_s=30)
-        finish(c, nodes)
-
-
-@test
-def a_drain_can_be_cancelled_and_begun_again():
-    with Cluster(1) as c:
-        prepare(c)
-        n1 = ModelNode(c, "n1").start()
-        keyspace(c)
-        n2 = ModelNode(c, "n2").start()
-        wait_for(lambda: n1.grants, "the first grants")
-        n2.stops_at = "COPY"
-        drain(c, "n1")
-        wait_for(lambda: moves_begun(c) == 3, "the moves")
-        node = c.call("POST", "/v1/nodes/n1/uncordon", {}).expect(200)
-        equal((node["scheduling"], "drain" in get(c, "/v1/nodes/n1")), ("open", False))
-        ended = get(c, "/v1/operations")["operations"]
-        equal({(o["state"], o["attention"]["code"]) for o in ended}, {("aborted", "drain_cancelled")})
-        wait_for(lambda: get(c, "/v1/nodes/n2/duties")["duties"] == [], "the candidates' end")
-        equal((get(c, "/v1/nodes/n1")["partitions"]["total"], get(c, "/v1/nodes/n2")["partitions"]["total"]), (3, 0))
-        n2.stops_at = None
-        drain(c, "n1")
-        wait_for(lambda: get(c, "/v1/nodes/n1")["drain"]["copies_left"] == 0, "the node to be empty", deadline_s=30)
-        finish(c, [n1, n2])
-
-
-@test
 def half_of_the_fleet_away_is_waited_for():
     with Cluster(1) as c:
         prepare(c)
@@ -204,5 +90,4 @@ def half_of_the_fleet_away_is_waited_for():
         finish(c, nodes)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+main()
