@@ -67,6 +67,7 @@ void h_node_delete(struct exchange *x);
 
 void h_node_cordon(struct exchange *x);
 void h_node_uncordon(struct exchange *x);
+void h_node_drain(struct exchange *x);
 void h_node_quarantine(struct exchange *x);
 void h_node_unquarantine(struct exchange *x);
 
@@ -105,6 +106,9 @@ void h_operation_abort(struct exchange *x);
 void h_operation_retry(struct exchange *x);
 void h_operation_finish_validation(struct exchange *x);
 void h_operation_promote(struct exchange *x);
+
+/* h_replication.c */
+void h_replication(struct exchange *x);
 
 /* h_operation_authority.c */
 void h_operation_authority(struct exchange *x);

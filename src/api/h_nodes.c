@@ -2,6 +2,7 @@
 /* Data nodes: list, one, register, remove, keep from taking anything. */
 #include "api/endpoints.h"
 
+#include "api/repair_json.h"
 #include "api/task_json.h"
 #include "base/mem.h"
 #include "base/parse.h"
@@ -136,6 +137,7 @@ static void get_one(struct exchange *x, const struct dir_view *v)
     counts.node = n->id;
     counted = count_roles(v, &counts, 1);
     put_node_open(x, n, v->settings.heartbeat_ms, counted ? &counts : NULL);
+    repair_json_put_drain(out, v, n);
     buf_printf(out, ",\"revision\":%" PRIu64 "}", v->revision);
     reply_read(x, v->revision);
 }
@@ -492,6 +494,11 @@ void h_node_cordon(struct exchange *x)
 void h_node_uncordon(struct exchange *x)
 {
     schedule(x, "uncordon", CADASTRE__SCHEDULING_VERB__UNCORDON);
+}
+
+void h_node_drain(struct exchange *x)
+{
+    schedule(x, "drain", CADASTRE__SCHEDULING_VERB__DRAIN);
 }
 
 void h_node_quarantine(struct exchange *x)

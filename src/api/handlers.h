@@ -253,7 +253,8 @@ enum listing_of {
     LIST_SERVERS,
     LIST_WATCHERS,
     LIST_AUDIT,
-    LIST_DIFF
+    LIST_DIFF,
+    LIST_REPLICATION
 };
 
 /* One page of a list. */

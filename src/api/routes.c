@@ -11,6 +11,7 @@ PARAMS(changes_params, "since", "wait_ms", "limit", "start", "end", "partition",
 PARAMS(watch_params, "since", "start", "end", "partition", "generation");
 PARAMS(diff_params, "from", "to", "limit", "cursor");
 PARAMS(operations_params, "state", "keyspace", "node", "kind", "limit", "cursor");
+PARAMS(replication_params, "keyspace", "limit", "cursor");
 PARAMS(watchers_params, "behind", "limit", "cursor");
 PARAMS(confirm_params, "confirm");
 PARAMS(force_params, "force");
@@ -74,9 +75,11 @@ static const struct api_route routes[] = {
     {API_POST, NODE "/duties/{duty}", h_duty_done, NULL, MUTATES_BY},
     {API_POST, NODE "/cordon", h_node_cordon, NULL, MUTATES},
     {API_POST, NODE "/uncordon", h_node_uncordon, NULL, MUTATES},
+    {API_POST, NODE "/drain", h_node_drain, NULL, MUTATES},
     {API_POST, NODE "/quarantine", h_node_quarantine, NULL, MUTATES},
     {API_POST, NODE "/unquarantine", h_node_unquarantine, NULL, MUTATES},
 
+    {API_GET, "/v1/replication", h_replication, replication_params, READS},
     {API_GET, "/v1/operations", h_operations_list, operations_params, READS},
     {API_GET, "/v1/operations/{operation}", h_operation_get, NULL, READS},
     {API_GET, OPERATION "/authority", h_operation_authority, NULL, READS},

@@ -177,6 +177,7 @@ static void machine_leadership(void *ctx, bool active, uint64_t term)
     if (active) {
         heartbeat_on_active(c);
         operations_on_active(c);
+        recovery_on_active(c);
     }
     uint64_t wall = active ? believed_wall_ms(c) : 0;
     uint64_t known = directory_state(c->parts.directory)->time_ms;
@@ -243,6 +244,7 @@ void control_sample(struct control *c)
     s.replayed = atomic_load(&c->replayed);
     s.confirms = atomic_load(&c->confirms);
     s.beats = atomic_load(&c->beats);
+    s.recovery = recovery_last(c);
     s.stopping = atomic_load(&c->stopping);
     atomic_store(&c->heard_ms, s.raft.heard_ms);
     (void)pthread_mutex_lock(&c->lock);
@@ -257,6 +259,7 @@ static void on_sample(uv_timer_t *timer)
     c->sampled_ms = clock_mono_ms();
     heartbeat_on_sample(c);
     operations_on_sample(c);
+    recovery_on_sample(c);
     duties_on_sample(c);
 }
 
@@ -271,6 +274,7 @@ struct control *control_new(const struct control_parts *parts)
     c->parts = *parts;
     (void)pthread_mutex_init(&c->lock, NULL);
     heartbeat_init(c);
+    recovery_init(c);
     c->machine = (struct replica_machine){.ctx = c,
                                           .apply = machine_apply,
                                           .drop_result = machine_drop_result,

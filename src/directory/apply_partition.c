@@ -249,6 +249,10 @@ merged(struct apply *a, const struct dir_partition *left, const struct dir_parti
     like.pinned = left->pinned || right->pinned;
     like.holds_data = left->holds_data || right->holds_data;
     like.rate_limit = merged_limit(left, right);
+    if (right->under_since_ms != 0 &&
+        (like.under_since_ms == 0 || right->under_since_ms < like.under_since_ms)) {
+        like.under_since_ms = right->under_since_ms;
+    }
     if (right->owner_since_ms > like.owner_since_ms) {
         like.owner_since_ms = right->owner_since_ms;
     }

@@ -298,6 +298,17 @@ void duty_make(struct apply *a,
 /* The node is gone for good: nobody will. */
 void duty_drop_all(struct apply *a, uint64_t node);
 enum err_code apply_duty_done(struct apply *a) MUST_CHECK;
+/* Whether the node has yet to delete a copy of this partition: a new one would be mixed up with it.
+ */
+bool duty_is_owed(const struct dir_view *s, uint64_t node, uint64_t partition);
+
+/* --- drain.c --- */
+
+/* The node's drain is over before it is done: what was begun for it and can go back without harm
+ * ends. */
+void drain_cancel(struct apply *a, uint64_t node);
+/* The node takes nothing new: what waits to be copied to it ends. */
+void drain_divert(struct apply *a, uint64_t node, const char *code);
 
 /* --- copies.c --- */
 

@@ -3,6 +3,7 @@
 #include "directory/budget_internal.h"
 
 #include "base/assert.h"
+#include "directory/repair.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -133,6 +134,22 @@ check_kind(struct apply *a, struct dir_partition *p, const struct operation_requ
     }
 }
 
+/* What a leader proposes unasked is still as it saw it. */
+static enum err_code
+check_class(struct apply *a, const struct dir_partition *p, const struct operation_request *r)
+{
+    const Cadastre__OperationStart *m = a->cmd->operation_start;
+    const struct dir_node *leaving = r->from != NULL ? r->from : r->owner;
+    if (m->class_ == DIR_CLASS_DRAIN && leaving->scheduling != DIR_DRAINING) {
+        return err_set(&a->err, ERR_NO_DESTINATION, "\"%s\" does not drain", leaving->name);
+    }
+    if (m->class_ > DIR_CLASS_DRAIN && m->kind == DIR_OPERATION_ADD_REPLICA &&
+        !repair_is_short(a->s, state_keyspace(a->s, p->keyspace), p, (uint8_t)m->role)) {
+        return err_set(&a->err, ERR_NO_DESTINATION, "the partition has enough copies");
+    }
+    return ERR_OK;
+}
+
 enum err_code operation_check(struct apply *a, struct dir_partition *p, struct operation_request *r)
 {
     r->owner = view_primary(a->s, p);
@@ -176,7 +193,10 @@ check_start(struct apply *a, struct dir_partition *p, struct operation_request *
     if (code == ERR_OK && m->has_range) {
         code = part_read(a, p, &r->part);
     }
-    return code == ERR_OK ? operation_check(a, p, r) : code;
+    if (code == ERR_OK) {
+        code = operation_check(a, p, r);
+    }
+    return code == ERR_OK ? check_class(a, p, r) : code;
 }
 
 /* The row as it begins. A move from another copy than the primary's has the primary as its source.
@@ -260,21 +280,6 @@ enum err_code apply_operation_start(struct apply *a)
     return ERR_OK;
 }
 
-/* A copy that has to be deleted first would be mixed up with the new one. */
-static bool owes_for(const struct dir_view *s, uint64_t node, uint64_t partition)
-{
-    const struct dir_duty *d;
-    struct ptree_iter it;
-    uint8_t key[16];
-    for (ptree_seek(&s->duties_by_node, state_pair_key(node, 0, key), &it);
-         (d = ptree_iter_get(&it, NULL)) != NULL && d->node == node; ptree_iter_next(&it)) {
-        if (d->partition == partition) {
-            return true;
-        }
-    }
-    return false;
-}
-
 const char *operation_not_yet(const struct dir_view *v,
                               const struct dir_operation *o,
                               const struct dir_partition *p)
@@ -298,7 +303,8 @@ const char *operation_not_yet(const struct dir_view *v,
                                           : at >= 0) {
         return "its destination has another copy than when it was asked for";
     }
-    return owes_for(v, d->id, p->id) ? "its destination has to delete an older copy first" : NULL;
+    return duty_is_owed(v, d->id, p->id) ? "its destination has to delete an older copy first"
+                                         : NULL;
 }
 
 enum err_code apply_operation_admit(struct apply *a)

@@ -21,7 +21,7 @@
 #include <stdatomic.h>
 
 enum {
-    STORE_FORMAT = 2,             /* of the file and of the snapshot around it */
+    STORE_FORMAT = 3,             /* of the file and of the snapshot around it */
     STORE_BATCH_EFFECTS = 1000,   /* in one transaction */
     STORE_BATCH_ROWS = 20000,     /* after which a batch takes no more effects */
     STORE_GATHER_MS = 50,         /* how long effects wait for more of them */
@@ -42,7 +42,7 @@ enum {
 /* A row of partition_versions. */
 struct store_columns {
     uint64_t id, keyspace, operation, rate_limit, owner_since_ms;
-    uint64_t session, home, held_by, start_position;
+    uint64_t session, home, held_by, start_position, under_since_ms;
     dir_rev from_revision, to_revision, epoch, mod_revision, created;
     uint64_t from_ms, to_ms;
     uint8_t state, cause, ended, moving, replica_count, parent_count;

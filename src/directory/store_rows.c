@@ -11,7 +11,7 @@
 
 /* --- partitions --- */
 
-/* "12=primary:40,15=sync:40": node, role, copy */
+/* "12=primary:40,15=sync:40+": node, role, copy, and whether a person asked for it */
 static void put_replicas(const struct dir_partition *p, struct buf *out)
 {
     buf_reset(out);
@@ -24,6 +24,9 @@ static void put_replicas(const struct dir_partition *p, struct buf *out)
         buf_put_str(out, dir_role_name(p->replicas[i].role));
         buf_put_u8(out, ':');
         buf_put_u64_dec(out, p->replicas[i].copy);
+        if (p->replicas[i].asked) {
+            buf_put_u8(out, '+');
+        }
     }
 }
 
@@ -67,6 +70,7 @@ void store_bind_version(sqlite3_stmt *st,
     store_bind_u64_or_null(st, 25, p->operation);
     store_bind_u64_or_null(st, 26, p->start_position);
     store_bind_u64_or_null(st, 27, p->moving);
+    store_bind_u64_or_null(st, 28, p->under_since_ms);
 }
 
 static bool take_digits(struct slice *text, uint64_t *ret_value)
@@ -118,6 +122,7 @@ static bool read_replicas(struct slice text, struct store_columns *c)
             !take_digits(&text, &r->copy)) {
             return false;
         }
+        r->asked = take_byte(&text, '+');
         c->replica_count++;
     }
     return true;
@@ -170,6 +175,7 @@ bool store_read_columns(sqlite3_stmt *st, struct store_columns *c)
         .home = store_column_u64(st, 23),
         .held_by = store_column_u64(st, 24),
         .start_position = store_column_u64(st, 25),
+        .under_since_ms = store_column_u64(st, 27),
     };
     if (c->parents[0] != 0) {
         c->parent_count = c->parents[1] != 0 ? 2 : 1;
@@ -218,11 +224,13 @@ struct dir_object *store_partition_of(const struct store_columns *c)
     p->operation = c->held_by;
     p->moving = c->moving;
     p->start_position = c->start_position;
+    p->under_since_ms = c->under_since_ms;
     uint8_t *at = (uint8_t *)p + sizeof *p;
     for (unsigned i = 0; i < c->replica_count; i++) {
         p->replicas[i].node = c->replicas[i].node;
         p->replicas[i].role = c->replicas[i].role;
         p->replicas[i].copy = c->replicas[i].copy;
+        p->replicas[i].asked = c->replicas[i].asked;
     }
     at += c->replica_count * sizeof(struct dir_replica);
     memcpy(at, c->parents, c->parent_count * sizeof(uint64_t));
@@ -379,79 +387,4 @@ struct dir_object *store_read_row(enum store_sql which, sqlite3_stmt *st, struct
                       (unsigned long long)store_column_u64(st, 0));
     }
     return o;
-}
-
-/* --- meta --- */
-
-void store_put_meta(struct store_conn *c, const struct dir_view_meta *m, struct buf *scratch)
-{
-    char hash[HASH128_HEX_SIZE];
-    hash128_hex(m->hash, hash);
-    buf_reset(scratch);
-    dir_meta_encode(m, scratch);
-    ASSERT(!scratch->overflow);
-    sqlite3_stmt *st = store_write_stmt(c, SQL_META_PUT);
-    store_bind_u64(st, 1, STORE_FORMAT);
-    store_bind_text(st, 2, m->cluster);
-    store_bind_u64(st, 3, m->generation);
-    store_bind_u64(st, 4, m->applied_index);
-    store_bind_u64(st, 5, m->revision);
-    store_bind_u64(st, 6, m->time_ms);
-    store_bind_u64(st, 7, m->compacted);
-    store_bind_u64(st, 8, m->next_id);
-    store_bind_u64(st, 9, m->unplaced);
-    store_bind_text(st, 10, hash);
-    store_bind_u64(st, 11, m->settings.history_retention_ms);
-    store_bind_u64(st, 12, m->settings.history_max);
-    store_bind_u64(st, 13, m->settings.dedupe_retention_ms);
-    store_bind_u64(st, 14, m->settings.lease_ms);
-    store_bind_u64(st, 15, m->settings.heartbeat_ms);
-    store_bind_bytes(st, 16, slice_of(scratch->data, scratch->len));
-    store_write_run(c, st);
-}
-
-static bool read_hash(sqlite3_stmt *st, int at, struct hash128 *ret_hash)
-{
-    uint8_t bytes[16];
-    size_t len;
-    if (!parse_hex(store_column_bytes(st, at), bytes, sizeof bytes, &len) || len != sizeof bytes) {
-        return false;
-    }
-    *ret_hash = (struct hash128){0};
-    for (unsigned i = 0; i < 8; i++) {
-        ret_hash->hi = ret_hash->hi << 8 | bytes[i];
-        ret_hash->lo = ret_hash->lo << 8 | bytes[8 + i];
-    }
-    return true;
-}
-
-static enum err_code
-meta_of_row(const struct store_conn *c, sqlite3_stmt *st, struct dir_view_meta *m, struct err *e)
-{
-    uint64_t format = store_column_u64(st, 1);
-    if (format != STORE_FORMAT) {
-        return err_set(e, ERR_CORRUPT, "%s: format %llu, this server knows %d", c->path,
-                       (unsigned long long)format, STORE_FORMAT);
-    }
-    if (dir_meta_decode(store_column_bytes(st, 0), m, e) != ERR_OK || !read_hash(st, 6, &m->hash) ||
-        m->generation != store_column_u64(st, 2) || m->revision != store_column_u64(st, 4) ||
-        m->compacted != store_column_u64(st, 5)) {
-        return err_set(e, ERR_CORRUPT, "%s: its meta row is damaged", c->path);
-    }
-    m->applied_index = store_column_u64(st, 3);
-    return ERR_OK;
-}
-
-enum err_code store_read_meta(struct store_conn *c, struct dir_view_meta *m, struct err *e)
-{
-    sqlite3_stmt *st = store_conn_stmt(c, SQL_META_GET);
-    int rc = st != NULL ? sqlite3_step(st) : SQLITE_ERROR;
-    if (rc != SQLITE_ROW && rc != SQLITE_DONE) {
-        return store_judge_failed(c, e);
-    }
-    enum err_code code = rc == SQLITE_ROW
-                             ? meta_of_row(c, st, m, e)
-                             : err_set(e, ERR_CORRUPT, "%s: it has no meta row", c->path);
-    (void)sqlite3_reset(st); /* the step's outcome is known */
-    return code;
 }

@@ -25,8 +25,8 @@ class ModelNode:
     """`paused` stands for a process that is stopped: it renews nothing, and believes in its lease until that is over.
     `crash()` ends the process: what it held ends there and then."""
 
-    def __init__(self, cluster, name, address=None):
-        self.cluster, self.name = cluster, name
+    def __init__(self, cluster, name, address=None, labels=None):
+        self.cluster, self.name, self.labels = cluster, name, labels
         self.address = address or f"{name}:9000"
         self.session = self.lease_s = None
         self.known_session = None  # what the data directory remembers
@@ -75,7 +75,7 @@ class ModelNode:
     # --- the calls ---
 
     def register(self, name_previous=True, copies=None):
-        body = {"address": self.address}
+        body = {"address": self.address} | ({"labels": self.labels} if self.labels else {})
         if name_previous and self.known_session:
             body["previous_session"] = self.known_session
         if copies is not None:
