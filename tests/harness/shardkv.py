@@ -144,6 +144,13 @@ class Nodes:
     def load(self, seconds, writers=4, keys=12):
         return Load(self, seconds, writers, keys)
 
+    def is_well(self):
+        try:
+            self.all_well()
+        except (AssertionError, TypeError, KeyError):
+            return False
+        return True
+
     def all_well(self):
         """Every copy that counts has all that the primary has, and sums up to its running checksum."""
         for route in self.routes():
