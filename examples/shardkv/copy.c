@@ -338,13 +338,15 @@ static void report_cleaned(struct node *n,
                            struct part *p,
                            const struct cadastre_task *t,
                            uint64_t late,
-                           uint64_t bytes)
+                           int64_t deleted)
 {
+    bool gone = deleted >= 0;
+    uint64_t bytes = gone ? (uint64_t)deleted : 0;
     char fields[128];
     struct cadastre_error e;
     enum cadastre_status s = CADASTRE_STALE;
     if (t->operation[0] != '\0') { /* which waits for this */
-        if (late == 0 && cadastre_agent_copy(n->agent, p->keyspace, p->id) == t->copy) {
+        if (gone && cadastre_agent_copy(n->agent, p->keyspace, p->id) == t->copy) {
             (void)cadastre_agent_set_copy(n->agent, p->keyspace, p->id, 0);
         }
         (void)snprintf(fields, sizeof fields,
@@ -352,7 +354,7 @@ static void report_cleaned(struct node *n,
                        bytes);
         s = cadastre_agent_report(n->agent, t, fields, CLEANED_MS, &e);
     }
-    if (s == CADASTRE_STALE && late == 0) {
+    if (s == CADASTRE_STALE && gone) {
         s = cadastre_agent_cleaned(n->agent, t, bytes, CLEANED_MS, &e);
     }
     if (s != CADASTRE_OK) {
@@ -363,7 +365,7 @@ static void report_cleaned(struct node *n,
 void copy_clean(struct node *n, struct part *p, const struct cadastre_task *t)
 {
     char path[COPY_PATH_SIZE], snapshot[COPY_PATH_SIZE];
-    int64_t bytes = 0;
+    int64_t bytes = -1;
     uint64_t late = 0;
     copy_path(n, p->keyspace, p->id, t->copy, path);
     lock_store(p);
@@ -375,7 +377,9 @@ void copy_clean(struct node *n, struct part *p, const struct cadastre_task *t)
     if (mine && p->store != NULL && p->fenced != 0) {
         late = kv_late(p->store, p->fenced, p->final);
     }
-    if (late == 0) {
+    bool looked_at = late <= p->late_told; /* who tries again has seen what there is */
+    p->late_told = late;
+    if (looked_at) {
         if (mine) {
             copy_snapshot_path(n, p, snapshot);
             close_store(p);
@@ -384,8 +388,8 @@ void copy_clean(struct node *n, struct part *p, const struct cadastre_task *t)
         bytes = kv_delete(path);
     }
     unlock_store(p);
-    if (bytes >= 0) {
-        report_cleaned(n, p, t, late, (uint64_t)bytes);
+    if (bytes >= 0 || !looked_at) {
+        report_cleaned(n, p, t, late, bytes);
     }
 }
 

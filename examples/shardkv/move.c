@@ -66,6 +66,12 @@ static uint64_t running_of(struct part *p)
 
 /* --- D's stages --- */
 
+/* CADASTRE_NONE, where no start is known, is past every position. */
+static struct puller puller_of(const struct cadastre_task *t, void *curl)
+{
+    return (struct puller){curl, t->peer.address, t->epoch, t->start_position};
+}
+
 static uint64_t free_bytes(const struct node *n)
 {
     struct statvfs fs;
@@ -166,7 +172,7 @@ static bool copy_chunk(struct node *n,
 static void d_copy(struct node *n, const struct job *job)
 {
     CURL *curl = curl_easy_init();
-    struct puller from = {curl, job->task->peer.address, job->task->epoch};
+    struct puller from = puller_of(job->task, curl);
     struct kv_snapshot of;
     struct copying c = {.bytes = 0};
     enum pulled pulled = PULL_NOT_YET;
@@ -190,7 +196,7 @@ static void d_copy(struct node *n, const struct job *job)
 static void d_catch_up(struct node *n, const struct job *job)
 {
     CURL *curl = curl_easy_init();
-    struct puller from = {curl, job->task->peer.address, job->task->epoch};
+    struct puller from = puller_of(job->task, curl);
     while (curl != NULL && current(n, job)) {
         uint64_t lag = 0;
         enum pulled pulled = pull_changes(n, job->part, &from, &lag);
@@ -375,10 +381,10 @@ static void validate(struct node *n, const struct job *job)
             copy_pause_ms(POLL_MS);
         }
     }
-    if (has) {
+    if (has) { /* to sum up, everything was read: what it was read into is warm */
         (void)report(n, job,
                      "{\"at_position\":%" PRIu64 ",\"items\":%" PRIu64 ",\"checksum\":\"%016" PRIx64
-                     "\"}",
+                     "\",\"warm\":true}",
                      at, p->sums.items, p->sums.sum);
     } else if (current(n, job)) {
         (void)report(n, job, "{\"passed\":true,\"at_position\":%" PRIu64 "}", position);

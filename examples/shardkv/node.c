@@ -96,6 +96,7 @@ static void take_role(struct part *p, const struct cadastre_task *t)
         p->fenced = t->role == CADASTRE_ROLE_PRIMARY ? 0 : p->fenced;
     }
     p->role = t->role;
+    atomic_store(&p->joining, t->role == CADASTRE_ROLE_JOINING);
     p->epoch = t->epoch;
     p->moving = t->operation[0] != '\0';
     p->window = window;
@@ -175,6 +176,7 @@ static void on_stage(void *arg, struct cadastre_partition *handle, const struct 
     if (t->stage == CADASTRE_STAGE_WINDOW) {
         (void)pthread_mutex_lock(&p->lock);
         (void)snprintf(p->way_back, sizeof p->way_back, "%s", t->peer.node);
+        p->back_flows = t->reverse;
         (void)pthread_mutex_unlock(&p->lock);
     }
     (void)node_hand_over(arg, p, t, atomic_fetch_add(&p->serial, 1) + 1);

@@ -50,8 +50,10 @@ struct part {
     bool gap;                  /* this copy is behind its primary's log: it wants a snapshot */
     uint64_t drained;          /* an epoch that reads are still served at, though it is over */
     uint64_t fenced, final;    /* an epoch that was fenced, and its last position */
+    uint64_t late_told;        /* how many writes after that a cleanup has reported */
     uint64_t snapshot_used_ms; /* when a snapshot was last asked for */
     _Atomic uint64_t open_operations, stale_reads;
+    _Atomic bool joining;    /* by its last grant */
     _Atomic int derived;     /* enum derived */
     _Atomic uint64_t serial; /* of the last stage task */
 };

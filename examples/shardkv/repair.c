@@ -176,7 +176,7 @@ static void rebuild(struct repairer *r, struct part *p, const json_t *route)
     struct kv_snapshot of;
     size_t bytes;
     (void)pthread_mutex_lock(&p->lock);
-    struct puller from = {r->curl, address, p->epoch};
+    struct puller from = {r->curl, address, p->epoch, UINT64_MAX};
     (void)pthread_mutex_unlock(&p->lock);
     enum pulled pulled = address != NULL ? pull_describe(p, &from, NULL, &of) : PULL_NOT_YET;
     for (unsigned i = 0; i < REBUILD_CHUNKS && pulled == PULLED; i++) {

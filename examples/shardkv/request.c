@@ -4,13 +4,12 @@
 
 #include <string.h>
 
-/* A request of this epoch may not be served as it is: why. */
-static enum outcome refusal(const struct part *p, uint64_t epoch)
+/* A request of this epoch may not be served as it is: why. Not now: the lease has run out, or the
+ * destination of a move is about to take the grant that the client has heard of before. */
+static enum outcome refusal(struct part *p, uint64_t epoch)
 {
-    return epoch == cadastre_partition_known_epoch(p->handle) &&
-                   cadastre_partition_epoch(p->handle) == epoch
-               ? NOT_NOW /* the lease has run out, for now */
-               : WRONG_EPOCH;
+    bool granted = cadastre_partition_epoch(p->handle) == epoch || p->joining;
+    return granted && epoch == cadastre_partition_known_epoch(p->handle) ? NOT_NOW : WRONG_EPOCH;
 }
 
 static bool may(struct node *n, const struct part *p, uint64_t epoch)

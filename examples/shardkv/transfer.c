@@ -210,7 +210,7 @@ static enum pulled as_pulled(enum outcome o)
 enum pulled pull_changes(struct node *n, struct part *p, struct puller *from, uint64_t *ret_lag)
 {
     char url[URL_SIZE], origin[KV_ORIGIN_SIZE] = "";
-    struct kv_batch b = {.epoch = from->epoch, .start = UINT64_MAX, .last = UINT64_MAX};
+    struct kv_batch b = {.epoch = from->epoch, .start = from->start, .last = UINT64_MAX};
     struct change *changes = NULL;
     struct answer a;
     uint64_t position;

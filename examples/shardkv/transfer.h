@@ -42,6 +42,7 @@ struct puller {
     void *curl; /* the caller's */
     const char *address;
     uint64_t epoch;
+    uint64_t start; /* the primary's position when it began, if that is known, else UINT64_MAX */
 };
 enum pulled {
     PULLED,

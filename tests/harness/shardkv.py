@@ -1,23 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """examples/shardkv in tests: real nodes and their load generator, on real servers."""
 import collections
+import contextlib
 import json
 import os
 import pathlib
 import signal
+import sqlite3
 import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "tools"))
-from cluster import BUILD, Cluster, Unreachable, free_port, once, wait_for  # noqa: E402  pylint: disable=wrong-import-position
+from cluster import BUILD, ROOT, Cluster, Unreachable, free_port, once, wait_for  # noqa: E402  pylint: disable=wrong-import-position
 from tap import Skip, equal  # noqa: E402  pylint: disable=wrong-import-position
 
 LEASE_MS = 1500
 
 
 class Node:
-    def __init__(self, cluster, name):
-        self.cluster, self.name = cluster, name
+    def __init__(self, cluster, name, labels=(), environment=None):
+        self.cluster, self.name, self.labels, self.environment = cluster, name, labels, environment or {}
         self.address = f"127.0.0.1:{free_port()}"
         self.directory = cluster.base / f"node-{name}"
         self.log = cluster.base / f"node-{name}.log"
@@ -27,9 +29,20 @@ class Node:
         endpoints = ",".join(s.url for s in self.cluster.servers)
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                [str(BUILD / "shardkv"), endpoints, self.name, self.address, str(self.directory), "300"],
-                stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+                [str(BUILD / "shardkv"), endpoints, self.name, self.address, str(self.directory), "300", *self.labels],
+                stdout=log, stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, **self.environment})
         return self
+
+    def chunks(self, partition):
+        """How many chunks of a snapshot its newest copy has, that is not whole yet; 0 when there is none."""
+        found = 0
+        for file in self.directory.glob(f"ks.{partition}.*.db"):
+            try:
+                with contextlib.closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as db:
+                    found = max(found, db.execute("SELECT chunk FROM meta").fetchone()[0])
+            except (sqlite3.Error, TypeError):
+                pass
+        return found
 
     def send(self, number):
         self.process.send_signal(number)
@@ -57,11 +70,12 @@ class Node:
 
 
 class Nodes:
-    """A cluster, its nodes and a keyspace."""
+    """A cluster, its nodes and a keyspace. `zones`: names to zones; `spec`: what the keyspace has besides."""
 
-    def __init__(self, servers, names, sync, splits=("h", "p")):
+    def __init__(self, servers, names, sync, splits=("h", "p"), environment=None, zones=None, spec=None):
         self.cluster = Cluster(servers)
         self.names, self.sync, self.splits = names, sync, splits
+        self.environment, self.zones, self.spec = environment, zones or {}, spec or {}
         self.nodes = {}
 
     def __enter__(self):
@@ -81,10 +95,11 @@ class Nodes:
             raise Skip("this server knows no sessions")
         settings.expect(200)
         for name in self.names:
-            self.nodes[name] = Node(c, name).start()
+            labels = [f"zone={self.zones[name]}"] if name in self.zones else []
+            self.nodes[name] = Node(c, name, labels, self.environment).start()
         wait_for(lambda: len(c.call("GET", "/v1/nodes").expect(200)["nodes"]) == len(self.names), "the nodes to register")
         c.call("POST", "/v1/keyspaces", {"name": "ks", "scheme": "range", "replicas": {"sync": self.sync},
-                                         "splits": list(self.splits)}).expect(201)
+                                         "splits": list(self.splits), **self.spec}).expect(201)
         wait_for(lambda: all(self.may_write(r) for r in self.routes()), "every partition to have a primary that may write")
 
     def __exit__(self, kind, value, trace):
@@ -118,9 +133,10 @@ class Nodes:
         state = self.nodes[route["primary"]["node"]].state(route["partition"])
         return bool(state and state["may_write"] and state["epoch"] == route["epoch"])
 
-    def move(self, partition, to):
+    def move(self, partition, to, **more):
         source = self.primary(partition)
-        answer = self.cluster.call("POST", f"/v1/keyspaces/ks/partitions/{partition}/move", {"from": source.name, "to": to.name})
+        answer = self.cluster.call("POST", f"/v1/keyspaces/ks/partitions/{partition}/move",
+                                   {"from": source.name, "to": to.name, **more})
         if answer.status == 409 and answer.json["code"] == "needs_staged_move":
             raise Skip("this server knows no staged moves")
         return answer.expect(202)["id"]
@@ -141,8 +157,8 @@ class Nodes:
             print(f"# {json.dumps(self.operation(operation))}")
             raise
 
-    def load(self, seconds, writers=4, keys=12):
-        return Load(self, seconds, writers, keys)
+    def load(self, seconds, writers=4, keys=12, cities=False):
+        return Load(self, seconds, writers, keys, cities)
 
     def is_well(self):
         try:
@@ -165,11 +181,12 @@ class Nodes:
 
 
 class Load:
-    def __init__(self, nodes, seconds, writers, keys):
+    def __init__(self, nodes, seconds, writers, keys, cities):
         self.records = nodes.cluster.base / f"records-{os.getpid()}-{id(self)}.jsonl"
         endpoints = ",".join(s.url for s in nodes.cluster.servers)
         self.process = subprocess.Popen(
-            [str(BUILD / "shardkv-load"), endpoints, "ks", str(writers), str(keys), str(seconds), str(self.records)],
+            [str(BUILD / "shardkv-load"), endpoints, "ks", str(writers), str(keys), str(seconds), str(self.records),
+             *([str(ROOT / "examples" / "data" / "cities.tsv")] if cities else [])],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
 
     def lines(self):
@@ -184,7 +201,7 @@ class Load:
         assert self.process.returncode == 0, f"exit {self.process.returncode}: {out} {err}"
         summary = json.loads(out)
         lines = self.lines()
-        equal(len(lines), summary["writes"])
+        equal(len(lines), summary["acknowledged"])
         check_records(lines)
         return summary
 

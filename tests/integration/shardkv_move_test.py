@@ -37,7 +37,7 @@ def damaged_chunks_are_fetched_again():
         route, _, to = ends(t)
         fill(t, route, 1100)
         op = t.wait_done(t.move(route["partition"], to))
-        assert op["progress"]["checksum_failures"] > 0, op
+        assert op["reported"]["checksum_failures"] > 0, op
         t.all_well()
         equal(to.state(route["partition"])["items"], 1100)
 
@@ -51,8 +51,7 @@ def a_trimmed_log_begins_with_another_snapshot():
         operation = t.move(route["partition"], to, max_bytes_per_s=40000)
         wait_for(lambda: t.operation(operation)["stage"] == "COPY", "the copying to begin")
         fill(t, route, 400, begin=1000)
-        assert source.state(route["partition"])["base"] > t.operation(operation)["progress"]["chunk"]
-        t.patch_operations({"max_bytes_per_s": 0})
+        assert source.state(route["partition"])["base"] > 300
         op = t.wait_done(operation)
         assert stages(op).count("SNAPSHOT") == 2, stages(op)
         t.all_well()
@@ -112,7 +111,7 @@ def reads_of_the_old_epoch_hold_the_window_open():
         op = t.wait_done(operation)
         equal(read(source, old).status, 421, "the old epoch after the window")
         wait_for(lambda: not list(source.directory.glob(f"ks.{p}.*")), "the source's files to be deleted")
-        assert op["deleted_bytes"] > 0 and op["old_epoch_writes"] == 0, op
+        assert op["reported"]["deleted_bytes"] > 0 and op["reported"]["old_epoch_writes"] == 0, op
 
 
 @test

@@ -94,7 +94,7 @@ def splits_and_merges_under_load_lose_nothing():
             before = len(load.lines())
             wait_for(lambda: len(load.lines()) > before + 40, "writes after it")
         summary = load.finish()
-        equal((summary["lost"], summary["stale"]), (0, 0))
+        equal((summary["lost"], summary["stale_accepted"]), (0, 0))
         served(t)
         wait_for(t.is_well, "all copies to agree")
 
