@@ -149,6 +149,13 @@ class Nodes:
         equal(op["state"], "done", json.dumps(op))
         return op
 
+    def wait_done_moving(self, operation):
+        """To its window, which is then ended."""
+        wait_for(lambda: self.operation(operation)["stage"] == "WINDOW" or self.operation(operation)["state"] != "running",
+                 f"operation {operation} to be cut over")
+        self.cluster.call("POST", f"/v1/operations/{operation}/finish-validation", {})
+        return self.wait_done(operation)
+
     def wait_end(self, operation):
         try:
             return wait_for(lambda: (o := self.operation(operation))["state"] in ("done", "aborted", "failed") and o,

@@ -138,5 +138,47 @@ def a_copy_that_dies_while_the_destination_is_joined_stalls_nothing():
         wait_for(t.is_well, "all copies to agree")
 
 
+@test
+def the_way_back_has_little_to_copy():
+    """With reverse_replication the source follows in the window; ending it with `back` moves to it without a snapshot."""
+    with Nodes(1, ["n1", "n2"], 0, splits=(), spec={"policy": {"reverse_replication": True, "validation_window_ms": 60000,
+                                                               "require_warm": True,
+                                                               "required_checks": ["schema", "observability", "capacity"]}}) as t:
+        route, source, to = ends(t)
+        p = route["partition"]
+        load = t.load(7, keys=6)
+        wait_for(lambda: len(load.lines()) > 100, "writes")
+        operation = t.move(p, to)
+        wait_for(lambda: t.operation(operation)["stage"] == "WINDOW", "the window")
+        after = t.primary(p).state(p)["position"]
+        wait_for(lambda: source.state(p)["position"] > after, "the source to follow")
+        equal({r["node"]: r["role"] for r in t.routes()[0]["replicas"]}, {to.name: "primary", source.name: "async"})
+        t.cluster.call("POST", f"/v1/operations/{operation}/finish-validation", {"back": True}).expect(200, 202)
+        back = t.wait_done_moving(t.operation(operation)["reversed_by"])
+        assert "SNAPSHOT" not in stages(back), stages(back)
+        equal(t.primary(p).name, source.name)
+        load.finish()
+        t.all_well()
+
+
+@test
+def the_way_back_without_reverse_replication_catches_up():
+    with Nodes(1, ["n1", "n2"], 0, splits=(), spec={"policy": {"validation_window_ms": 60000}}) as t:
+        route, source, to = ends(t)
+        p = route["partition"]
+        load = t.load(6, keys=6)
+        wait_for(lambda: len(load.lines()) > 100, "writes")
+        operation = t.move(p, to)
+        wait_for(lambda: t.operation(operation)["stage"] == "WINDOW", "the window")
+        before = source.state(p)["position"]
+        wait_for(lambda: to.state(p)["position"] > before + 50, "writes at the destination")
+        equal(source.state(p)["position"], before, "the source's position")
+        t.cluster.call("POST", f"/v1/operations/{operation}/finish-validation", {"back": True}).expect(200, 202)
+        t.wait_done_moving(t.operation(operation)["reversed_by"])
+        equal(t.primary(p).name, source.name)
+        load.finish()
+        t.all_well()
+
+
 if __name__ == "__main__":
     main()
