@@ -26,6 +26,8 @@ void copy_snapshot_path(const struct node *n, const struct part *p, char *out);
 /* Deletes a snapshot that nobody asks for any more, and keeps the log long for one that is used. */
 void copy_snapshot_age(struct node *n, struct part *p);
 
+/* Where a copy is, into COPY_PATH_SIZE bytes. */
+void copy_path(const struct node *n, const char *keyspace, uint64_t id, uint64_t copy, char *out);
 uint64_t copy_now_ms(void);
 void copy_pause_ms(uint64_t ms);
 

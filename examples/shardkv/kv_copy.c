@@ -200,6 +200,14 @@ static bool put_row(struct kv *s, const struct kv_row *row)
     return kv_bind_text(id, 1, row->key) && kv_bind(id, 2, row->position) && kv_done(id);
 }
 
+static void become_whole(struct kv *s, const struct kv_snapshot *of)
+{
+    s->install[0] = '\0';
+    s->position = s->base = of->position;
+    s->epoch = s->base_epoch = of->epoch;
+    (void)snprintf(s->origin, sizeof s->origin, "%s", of->origin);
+}
+
 enum kv_result kv_install(struct kv *s, const struct kv_chunk *c)
 {
     const struct kv before = *s;
@@ -212,12 +220,10 @@ enum kv_result kv_install(struct kv *s, const struct kv_chunk *c)
         ok = put_row(s, &c->rows[i]);
     }
     bool last = c->number + 1 == kv_chunks(of), gap = last && s->running != of->running;
-    (void)snprintf(s->install, sizeof s->install, "%s", last && !gap ? "" : of->name);
+    (void)snprintf(s->install, sizeof s->install, "%s", of->name);
     s->chunk = last ? 0 : c->number + 1;
     if (last && !gap) {
-        s->position = s->base = of->position;
-        s->epoch = s->base_epoch = of->epoch;
-        (void)snprintf(s->origin, sizeof s->origin, "%s", of->origin);
+        become_whole(s, of);
     }
     if (!kv_finish(s, &before, ok)) {
         return KV_IO;
