@@ -350,7 +350,8 @@ struct cadastre_agent_callbacks {
     bool (*grant)(void *arg, struct cadastre_partition *p, const struct cadastre_task *task);
     /* cadastre_may_write() refuses by now. Settle what was admitted, then report `fenced`. */
     void (*fence)(void *arg, struct cadastre_partition *p, const struct cadastre_task *task);
-    /* cadastre_may_write() refuses by now. The data stays until a cleanup says otherwise. */
+    /* cadastre_may_write() refuses by now. The data stays until a cleanup says otherwise. What an
+     * earlier session held and the new one does not is revoked as well. */
     void (*revoke)(void *arg, struct cadastre_partition *p, const struct cadastre_task *task);
     /* Once for every (operation, attempt, stage, revision). Do the stage's work and report. */
     void (*stage)(void *arg, struct cadastre_partition *p, const struct cadastre_task *task);
