@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 void copy_snapshot_path(const struct node *n, const struct part *p, char *out)
@@ -13,8 +14,16 @@ void copy_snapshot_path(const struct node *n, const struct part *p, char *out)
                    p->keyspace, p->id, p->copy);
 }
 
+/* Only one of all that the copy has will do for others. */
+static bool will_do(const struct kv_snapshot *s, uint64_t base)
+{
+    const char *end = strrchr(s->name, '-');
+    return s->position >= base && (end == NULL || strcmp(end, "-part") != 0);
+}
+
 /* With `repair`: the store stays open, and one is made at a time. */
-static bool snapshot(struct node *n, struct part *p, const char *name, struct kv_snapshot *ret)
+static bool
+snapshot(struct node *n, struct part *p, const struct copy_part *what, struct kv_snapshot *ret)
 {
     char path[COPY_PATH_SIZE], to[COPY_PATH_SIZE], own[KV_NAME_SIZE];
     (void)pthread_mutex_lock(&p->lock);
@@ -28,16 +37,23 @@ static bool snapshot(struct node *n, struct part *p, const char *name, struct kv
     copy_path(n, p->keyspace, p->id, p->copy, path);
     (void)pthread_mutex_unlock(&p->lock);
     (void)snprintf(own, sizeof own, "rebuild-%" PRIu64, position);
-    bool there = open && name == NULL && kv_snapshot_read(to, ret) && ret->position >= base;
-    return there ||
-           (open && kv_delete(to) >= 0 && kv_snapshot_make(path, to, name != NULL ? name : own) &&
-            kv_snapshot_read(to, ret));
+    if (open && what == NULL && kv_snapshot_read(to, ret) && will_do(ret, base)) {
+        return true;
+    }
+    const struct kv_piece piece = {path, what != NULL ? what->start : "",
+                                   what != NULL ? what->end : NULL};
+    return open && kv_delete(to) >= 0 &&
+           kv_snapshot_make(&piece, to, what != NULL ? what->name : own) &&
+           kv_snapshot_read(to, ret);
 }
 
-bool copy_snapshot(struct node *n, struct part *p, const char *name, struct kv_snapshot *ret)
+bool copy_snapshot(struct node *n,
+                   struct part *p,
+                   const struct copy_part *what,
+                   struct kv_snapshot *ret)
 {
     (void)pthread_mutex_lock(&p->repair);
-    bool ok = snapshot(n, p, name, ret);
+    bool ok = snapshot(n, p, what, ret);
     (void)pthread_mutex_unlock(&p->repair);
     return ok;
 }

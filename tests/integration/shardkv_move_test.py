@@ -83,5 +83,21 @@ def a_full_destination_is_not_moved_to():
         wait_for(lambda: not list(to.directory.glob("ks.*.db")), "what was begun there to be deleted")
 
 
+@test
+def a_part_of_a_partition_moves():
+    with Nodes(1, ["n1", "n2"], 0, splits=()) as t:
+        route, source, to = ends(t)
+        load = t.load(6, keys=26)
+        wait_for(lambda: len(load.lines()) > 150, "writes")
+        t.wait_done(t.move(route["partition"], to, range={"start": "g", "end": "p"}))
+        owners = [(r.get("start", ""), r["primary"]["node"]) for r in t.routes()]
+        equal(owners, [("", source.name), ("g", to.name), ("p", source.name)])
+        wait_for(lambda: all(t.may_write(r) for r in t.routes()), "all of them to be served")
+        load.finish()
+        t.all_well()
+        held = {r["partition"] for r in t.routes() if r["primary"]["node"] == source.name}
+        wait_for(lambda: {int(f.name.split(".")[1]) for f in source.directory.glob("ks.*.db")} == held, "what moved to be deleted")
+
+
 if __name__ == "__main__":
     main()
