@@ -36,8 +36,8 @@ class Missed(Exception):
 
 
 class Run:
-    def __init__(self, seed, spaces):
-        self.rand, self.spaces = random.Random(seed), spaces
+    def __init__(self, seed, spaces, sync=None):
+        self.rand, self.spaces, self.sync = random.Random(seed), spaces, sync
         self.hits, self.voids = collections.Counter(), collections.Counter()
         self.pauses, self.writes, self.write_ms, self.probes, self.outcomes = [], 0, [], 0, collections.Counter()
 
@@ -63,8 +63,6 @@ class Run:
                 body = {"from": source, "to": self.rand.choice(free).name}
             else:
                 continue
-            if w.proxy.hold:
-                w.proxy.hold.source = body.get("from", source)
             answer = w.start_operation(what, route["partition"], body)
             if answer.status == 202:
                 return answer.json, w.nodes[source], w.nodes[body["to"]]
@@ -74,7 +72,7 @@ class Run:
         """Waits until it is there for certain."""
         hold = w.proxy.hold
         wait_for(lambda: hold.arrived.is_set() or self.state(w, op) in ENDED, f"operation {op['id']} to be in {stage}",
-                 deadline_s=30)
+                 deadline_s=DEADLINE_S)
         now = w.operation(op["id"])
         if now is None or now["stage"] != stage:
             raise Missed(f"in {now and now['stage']}, not {stage}")
@@ -100,8 +98,9 @@ class Run:
         w.wait_writable()
         before = w.load.acknowledged()
         w.proxy.held_bodies.clear()
-        w.proxy.hold = None if stage == "QUEUED" or fault == "none" else Hold(stage, None)
+        w.proxy.hold = None if stage == "QUEUED" or fault == "none" else Hold(stage, w.last)
         op, source, destination = self.begin(w, kind)
+        w.last = op["id"]
         if w.proxy.hold:
             self.in_stage(w, op, stage)
             probe.look(op["id"], op["partition"])
@@ -149,11 +148,13 @@ class Run:
 
     def world(self, todo, seconds=WORLD_S):
         """As many of the cells as there is time for; those that were tried are taken out of `todo`."""
-        sync = 1 if any(kind != "move" for kind, _, _ in todo[:8]) or self.rand.random() < 0.5 else 0
+        sync = self.sync
+        if sync is None:
+            sync = 1 if any(kind != "move" for kind, _, _ in todo[:8]) or self.rand.random() < 0.5 else 0
         mine = [c for c in todo if sync or c[0] == "move"]
         with World(5 if sync else 4, sync, seconds, self.spaces) as w:
             print(f"# a world with {sync} replicas in sync, {len(todo)} cells to go, in {w.cluster.base}", flush=True)
-            probe, w.cutovers = Probe(w), []
+            probe, w.cutovers, w.last = Probe(w), [], 0
             for c in mine:
                 if w.load.left_s() < ROUND_S:
                     break
@@ -172,6 +173,7 @@ class Run:
         except Missed as why:
             print(f"#   {' '.join(c)}: missed: {why}", flush=True)
             self.heal(w)
+            wait_for(lambda: (r := w.read("/v1/operations?state=running")) and not r["operations"], "no operation to run")
         if hit:
             self.hits[c] += 1
             todo.remove(c)
@@ -202,13 +204,13 @@ def time_ms(text):
     return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() * 1000
 
 
-def run_seed(seed, count, spaces, cells=None, seconds=WORLD_S):
+def run_seed(seed, count, spaces, only=(), sync=None):
     """Returns the cells that were not hit."""
-    run = Run(seed, spaces)
-    cells = cells or run.cells(count)
+    run = Run(seed, spaces, sync)
+    cells = list(only) or run.cells(count)
     todo = list(cells)
     while todo:
-        run.world(todo, seconds)
+        run.world(todo, min(WORLD_S, ROUND_S * (len(todo) + 1)))
     return run.report(cells)
 
 
@@ -217,7 +219,10 @@ def main():
     options.add_argument("--seed", type=int, default=None)
     options.add_argument("--seeds", type=int, default=1, help="how many, one after the other")
     options.add_argument("--cells", type=int, default=0, help="of the table; 0: all")
+    options.add_argument("--only", action="append", default=[], metavar="KIND:STAGE:FAULT", help="these cells")
+    options.add_argument("--sync", type=int, help="so many replicas in sync in every world")
     options = options.parse_args()
+    only = [tuple(cell.split(":")) for cell in options.only]
     first = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "big")
     reason = why_not()
     if reason:
@@ -225,7 +230,7 @@ def main():
     failed = 0
     for seed in range(first, first + options.seeds):
         print(f"# seed {seed}", flush=True)
-        missed = run_seed(seed, options.cells, reason is None)
+        missed = run_seed(seed, options.cells, reason is None, only, options.sync)
         failed += bool(missed)
         print(f"{'not ok' if missed else 'ok'} {seed - first + 1} - movements under faults, seed {seed}"
               + (f": never hit: {missed}" if missed else ""), flush=True)
