@@ -128,7 +128,8 @@ struct patch {
 };
 
 /* A number, or null for the default. */
-static uint64_t take(struct json_in *in, const char *member, uint64_t of_null, protobuf_c_boolean *has)
+static uint64_t
+take(struct json_in *in, const char *member, uint64_t of_null, protobuf_c_boolean *has)
 {
     bool present = false;
     uint64_t value;
@@ -197,9 +198,8 @@ static void read_budgets(struct mutation *m, struct patch *p)
     for (int i = DIR_BUDGET_SOURCE; i <= DIR_BUDGETS; i++) {
         read_limit(&in, p, (enum dir_budget)i);
     }
-    p->m.recovery_reserve_percent =
-        take(&in, "recovery_reserve_percent", defaults.reserve_percent,
-             &p->m.has_recovery_reserve_percent);
+    p->m.recovery_reserve_percent = take(&in, "recovery_reserve_percent", defaults.reserve_percent,
+                                         &p->m.has_recovery_reserve_percent);
     p->m.release_ms = take(&in, "release_ms", defaults.release_ms, &p->m.has_release_ms);
     m->in.code = json_in_close(&in);
 }

@@ -16,7 +16,8 @@ uint64_t plan_add(uint64_t a, uint64_t b)
 uint64_t plan_mul(uint64_t a, uint64_t b)
 {
     uint64_t product;
-    bool large = a == PLAN_TOO_LARGE || b == PLAN_TOO_LARGE || __builtin_mul_overflow(a, b, &product);
+    bool large =
+        a == PLAN_TOO_LARGE || b == PLAN_TOO_LARGE || __builtin_mul_overflow(a, b, &product);
     return large ? PLAN_TOO_LARGE : product;
 }
 
@@ -56,7 +57,8 @@ static enum err_code check_move(const struct plan_move_input *in, struct err *e)
 static bool put_components(const struct plan_move_input *in, struct plan_move *p)
 {
     uint64_t changes = plan_mul(in->live_rate, p->copy_s);
-    uint64_t written = plan_add(in->size, changes), received = plan_add(written, p->dual_write_bytes);
+    uint64_t written = plan_add(in->size, changes),
+             received = plan_add(written, p->dual_write_bytes);
     const struct plan_component all[PLAN_COMPONENTS] = {
         {"source_reads", "size", true, false, in->size},
         {"destination_writes", "size + live rate x copy time", true, true, written},
@@ -66,7 +68,8 @@ static bool put_components(const struct plan_move_input *in, struct plan_move *p
         {"dual_writes", "live rate x dual-write time", false, true, p->dual_write_bytes},
         {"index_work", "index work x (destination writes + dual writes)", true, true,
          plan_scale(received, in->index_work_ppm, PLAN_PPM)},
-        {"cache_warmup", "cache warm-up x size", true, false, plan_scale(in->size, in->cache_warmup_ppm, PLAN_PPM)},
+        {"cache_warmup", "cache warm-up x size", true, false,
+         plan_scale(in->size, in->cache_warmup_ppm, PLAN_PPM)},
         {"replica_work", "replicas x (destination writes + dual writes)", true, true,
          plan_mul(received, in->replicas)}};
     bool fits = true;

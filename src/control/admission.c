@@ -82,8 +82,8 @@ static bool shares_a_node(const struct turn *t, const struct dir_operation *o)
     for (unsigned i = 0; i < t->count && dir_operation_copies(o); i++) {
         const struct dir_operation *c = t->chosen[i]->o;
         if (dir_operation_copies(c) &&
-            (c->source == o->source || c->source == o->destination ||
-             c->destination == o->source || c->destination == o->destination)) {
+            (c->source == o->source || c->source == o->destination || c->destination == o->source ||
+             c->destination == o->destination)) {
             return true;
         }
     }

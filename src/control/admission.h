@@ -10,14 +10,15 @@
 #include "directory/budget.h"
 
 enum {
-    ADMISSION_AGE_MS = 60000, /* so long a wait lifts an operation by */
-    ADMISSION_AGE_CLASS = 50, /* so much, */
+    ADMISSION_AGE_MS = 60000,                            /* so long a wait lifts an operation by */
+    ADMISSION_AGE_CLASS = 50,                            /* so much, */
     ADMISSION_AGED_MAX = DIR_CLASS_UNDER_REPLICATED - 1, /* at the most to here */
     ADMISSION_STARVED_MS = 300000,
-    ADMISSION_KEPT_MAX = 16,     /* budgets kept for the starved; when there are more, all wait */
-    ADMISSION_LOOKED_AT = 1024,  /* operations judged each time: the first ones, */
-    ADMISSION_ALWAYS = 256,      /* and of those behind them each in its turn */
-    ADMISSION_BACKOFF_MS = 1000, /* before a second attempt; twice as long before each further one */
+    ADMISSION_KEPT_MAX = 16,    /* budgets kept for the starved; when there are more, all wait */
+    ADMISSION_LOOKED_AT = 1024, /* operations judged each time: the first ones, */
+    ADMISSION_ALWAYS = 256,     /* and of those behind them each in its turn */
+    ADMISSION_BACKOFF_MS =
+        1000, /* before a second attempt; twice as long before each further one */
     ADMISSION_BACKOFF_MAX_MS = 600000
 };
 
