@@ -29,6 +29,7 @@ STAGES = ("QUEUED", "PREPARE", "SNAPSHOT", "COPY", "CATCH_UP", "DUAL_WRITE", "VA
 ROWS = [("move", s) for s in STAGES] + [("transfer", "FENCE"), ("transfer", "CUTOVER"), ("replica", "COPY"),
                                         ("replica", "VALIDATE"), ("replica", "CLEANUP")]
 TRIES, WORLD_S, ROUND_S, ROUND_WRITES = 4, 90, 16, 10
+PAUSES, PAUSES_S = 20, 45
 
 
 class Missed(Exception):
@@ -39,7 +40,7 @@ class Run:
     def __init__(self, seed, spaces, sync=None):
         self.rand, self.spaces, self.sync = random.Random(seed), spaces, sync
         self.hits, self.voids = collections.Counter(), collections.Counter()
-        self.pauses, self.writes, self.write_ms, self.probes, self.outcomes = [], 0, [], 0, collections.Counter()
+        self.fenced_ms, self.pauses, self.writes, self.write_ms, self.probes, self.outcomes = [], [], 0, [], 0, collections.Counter()
 
     def cells(self, count):
         faults = [f for f, (_, spaces) in FAULTS.items() if self.spaces or not spaces]
@@ -125,8 +126,6 @@ class Run:
         self.outcomes[last["state"]] += 1
         print(f"#   {kind} {stage}: {fault}{moment.note}: {last['state']} in {last['stage']}, attempt {last['attempt']}, "
               f"{wrote} writes{'' if effect else ', no effect'}", flush=True)
-        if fault == "none" and last["state"] == "done" and kind == "move":
-            w.cutovers.append((op["partition"], last["epoch_after"]))
         return effect and wrote >= ROUND_WRITES
 
     @staticmethod
@@ -154,17 +153,31 @@ class Run:
         mine = [c for c in todo if sync or c[0] == "move"]
         with World(5 if sync else 4, sync, seconds, self.spaces) as w:
             print(f"# a world with {sync} replicas in sync, {len(todo)} cells to go, in {w.cluster.base}", flush=True)
-            probe, w.cutovers, w.last = Probe(w), [], 0
+            probe, w.last = Probe(w), 0
             for c in mine:
                 if w.load.left_s() < ROUND_S:
                     break
                 self.try_cell(w, probe, c, todo)
             lines = judge(w, probe, ROUND_WRITES)
             sanitized(w)
-            self.pauses += pauses_ms(lines, w.cutovers)
             self.writes += len(lines)
-            self.write_ms.append(write_ms(lines))
             self.probes += probe.refused
+
+    def pauses_of(self, moves, seconds):
+        """The write pause of moves that nobody disturbs, by agents that talk to the servers themselves."""
+        with World(4, 0, seconds, self.spaces, direct=True) as w:
+            print(f"# {moves} undisturbed moves, in {w.cluster.base}", flush=True)
+            probe, w.cutovers, w.last = Probe(w), [], 0
+            while len(w.cutovers) < moves and w.load.left_s() > 3:
+                op, _, _ = self.begin(w, "move")
+                last = self.end(w, op)
+                assert last["state"] == "done", f"an undisturbed move: {last}"
+                w.cutovers.append((op["partition"], last["epoch_after"]))
+                at = {s["stage"]: time_ms(s["at"]) for s in last["stages"]}
+                self.fenced_ms.append(at["WINDOW"] - at["FENCE"])
+            lines = judge(w, probe, ROUND_WRITES)
+            self.pauses += pauses_ms(lines, w.cutovers)
+            self.write_ms.append(write_ms(lines))
 
     def try_cell(self, w, probe, c, todo):
         hit = False
@@ -188,15 +201,15 @@ class Run:
         wanted, width = set(cells), max(map(len, FAULTS))
         heads = [f"{'' if kind == 'move' else kind[0] + ':'}{stage}"[:9] for kind, stage in ROWS]
         print(f"# {'':{width}} " + " ".join(f"{h:>9}" for h in heads))
-        for fault in FAULTS:
+        for fault in [f for f in FAULTS if any(f == c[2] for c in cells)]:
             row = [str(self.hits[(*r, fault)]) if (*r, fault) in wanted else "-" for r in ROWS]
             print(f"# {fault:{width}} " + " ".join(f"{v:>9}" for v in row))
         print(f"# {sum(self.hits.values())} cells hit, {sum(self.voids.values())} tries void, {self.writes} writes acknowledged, "
               f"{self.probes} stale writes refused, operations {dict(self.outcomes)}")
         if self.pauses:
             durable = statistics.median(self.write_ms)
-            print(f"# write pause of {len(self.pauses)} undisturbed moves: median {statistics.median(self.pauses):.1f} ms; "
-                  f"a durable write: median {durable:.1f} ms; ten of them {10 * durable:.1f} ms")
+            print(f"# write pause of {len(self.pauses)} undisturbed moves: median {statistics.median(self.pauses):.1f} ms, of which the "
+                  f"directory's FENCE to WINDOW {statistics.median(self.fenced_ms):.1f} ms; a durable write: median {durable:.1f} ms; ten of them {10 * durable:.1f} ms")
         return [c for c in cells if not self.hits[c]]
 
 
@@ -211,6 +224,8 @@ def run_seed(seed, count, spaces, only=(), sync=None):
     todo = list(cells)
     while todo:
         run.world(todo, min(WORLD_S, ROUND_S * (len(todo) + 1)))
+    if not only:
+        run.pauses_of(PAUSES, PAUSES_S)
     return run.report(cells)
 
 
