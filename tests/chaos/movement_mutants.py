@@ -18,7 +18,7 @@ PRIMARY = "t->role == CADASTRE_ROLE_PRIMARY"
 # Name; (file, text, what it becomes)...; the cell that shows it and with how many sync replicas; what the run has to say.
 MUTANTS = [
     ("none", [], "move:COPY:cut source", 0, None),
-    ("the lease is not looked at", [("src/client/agent.c", "    return cl_until_ahead(&a->lease);", "    return true;")],
+    ("the lease is not looked at", [("src/client/agent.c", "    return cl_until_ahead(&a->lease);", "    return cl_until_ahead(&a->lease) || true;")],
      "move:COPY:cut source", 0, "stale writes were accepted"),
     ("a fence does not end writing", [
         (AGENT, f"bool writes = {PRIMARY} && !t->fenced;", f"bool writes = {PRIMARY};"),
