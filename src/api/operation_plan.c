@@ -5,6 +5,7 @@
 
 #include "base/plan.h"
 #include "directory/budget.h"
+#include "directory/policy.h"
 
 #include <inttypes.h>
 
@@ -62,13 +63,15 @@ static void reckon(const struct dir_view *v, const struct dir_operation *op, str
     bool counted = op->bytes_total > 0 || op->stage > DIR_STAGE_SNAPSHOT;
     f->has_size = counted || op->has_size;
     f->has_live = op->has_live;
-    f->in = (struct plan_move_input){.size = counted ? op->bytes_total : op->size_bytes,
-                                     .copy_rate = rate.copy,
-                                     .live_rate = op->live_bytes_per_s,
-                                     .budget = rate.limit,
-                                     .dual_write_ms = v->settings.dual_write_max_ms,
-                                     .checksum_passes = 1,
-                                     .reserve_ppm = RESERVE_PPM};
+    f->in = (struct plan_move_input){
+        .size = counted ? op->bytes_total : op->size_bytes,
+        .copy_rate = rate.copy,
+        .live_rate = op->live_bytes_per_s,
+        .budget = rate.limit,
+        .dual_write_ms =
+            dir_policy_get(v, view_keyspace_by_id(v, op->keyspace), DIR_POLICY_DUAL_WRITE_MAX_MS),
+        .checksum_passes = 1,
+        .reserve_ppm = RESERVE_PPM};
     f->fits = rate.copy > 0 && plan_move(&f->in, &f->plan, &f->err) == ERR_OK;
 }
 

@@ -13,13 +13,13 @@ uint32_t admission_class(const struct dir_operation *o, uint64_t waited_ms)
     return lifted < ADMISSION_AGED_MAX ? (uint32_t)lifted : ADMISSION_AGED_MAX;
 }
 
-uint64_t admission_backoff_ms(uint32_t attempt)
+uint64_t admission_backoff_ms(uint32_t times)
 {
     uint64_t wait = ADMISSION_BACKOFF_MS;
-    if (attempt < 2) {
+    if (times < 2) {
         return 0;
     }
-    for (uint32_t i = 2; i < attempt && wait < ADMISSION_BACKOFF_MAX_MS; i++) {
+    for (uint32_t i = 2; i < times && wait < ADMISSION_BACKOFF_MAX_MS; i++) {
         wait *= 2;
     }
     return wait < ADMISSION_BACKOFF_MAX_MS ? wait : ADMISSION_BACKOFF_MAX_MS;
@@ -90,10 +90,20 @@ static bool shares_a_node(const struct turn *t, const struct dir_operation *o)
     return false;
 }
 
+/* As far back as its stages are remembered. */
+static uint32_t times_queued(const struct dir_operation *o)
+{
+    uint32_t times = 0;
+    for (uint32_t i = 0; i < o->stage_count; i++) {
+        times += o->stages[i].stage == DIR_STAGE_QUEUED;
+    }
+    return times;
+}
+
 static void judge(struct turn *t, const struct admission_candidate *c)
 {
     struct dir_waiting w;
-    if (c->asked || c->waited_ms < admission_backoff_ms(c->o->attempt)) {
+    if (c->asked || c->waited_ms < admission_backoff_ms(times_queued(c->o))) {
         return;
     }
     if (dir_budget_lacks(t->v, c->o, &w)) {

@@ -14,11 +14,10 @@ enum {
     ADMISSION_AGE_CLASS = 50,                            /* so much, */
     ADMISSION_AGED_MAX = DIR_CLASS_UNDER_REPLICATED - 1, /* at the most to here */
     ADMISSION_STARVED_MS = 300000,
-    ADMISSION_KEPT_MAX = 16,    /* budgets kept for the starved; when there are more, all wait */
-    ADMISSION_LOOKED_AT = 1024, /* operations judged each time: the first ones, */
-    ADMISSION_ALWAYS = 256,     /* and of those behind them each in its turn */
-    ADMISSION_BACKOFF_MS =
-        1000, /* before a second attempt; twice as long before each further one */
+    ADMISSION_KEPT_MAX = 16,     /* budgets kept for the starved; when there are more, all wait */
+    ADMISSION_LOOKED_AT = 1024,  /* operations judged each time: the first ones, */
+    ADMISSION_ALWAYS = 256,      /* and of those behind them each in its turn */
+    ADMISSION_BACKOFF_MS = 1000, /* before a second try; twice as long before each further one */
     ADMISSION_BACKOFF_MAX_MS = 600000
 };
 
@@ -35,8 +34,8 @@ struct admission {
 
 /* What it is worth by now. */
 uint32_t admission_class(const struct dir_operation *o, uint64_t waited_ms);
-/* How long it waits in the queue before this attempt. */
-uint64_t admission_backoff_ms(uint32_t attempt);
+/* How long it waits in the queue when it has been put there so often. */
+uint64_t admission_backoff_ms(uint32_t times);
 /* Sorts the candidates, and writes at most `max` that should be admitted now. Returns how many. */
 unsigned admission_choose(struct admission *a,
                           const struct dir_view *v,

@@ -82,12 +82,6 @@ static void propose_release(struct control *c, const struct dir_operation *o)
     (void)control_propose_own(c, &command, NULL, NULL);
 }
 
-static uint64_t release_step_ms(const struct dir_view *v, const struct dir_operation *o)
-{
-    const struct dir_keyspace *ks = view_keyspace_by_id(v, o->keyspace);
-    return dir_policy_get(v, ks, DIR_POLICY_RELEASE_MS) / DIR_RELEASE_STEPS;
-}
-
 static void propose_timeout(struct control *c, const struct dir_operation *o)
 {
     Cadastre__OperationTimeout body;
@@ -112,7 +106,10 @@ look_at(struct control *c, const struct dir_operation *o, struct operation_timer
         return;
     }
     if (o->reserved.releasing) {
-        if (now - t->since_ms < release_step_ms(directory_state(c->parts.directory), o)) {
+        const struct dir_view *v = directory_state(c->parts.directory);
+        const struct dir_keyspace *ks = view_keyspace_by_id(v, o->keyspace);
+        uint64_t release_ms = dir_policy_get(v, ks, DIR_POLICY_RELEASE_MS);
+        if (now - t->since_ms < release_ms / DIR_RELEASE_STEPS) {
             return;
         }
         propose_release(c, o);

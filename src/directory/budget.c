@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an operation takes of budgets, whether there is room, and what says so. */
 #include "directory/budget_internal.h"
-#include "directory/policy.h"
 
 #include "base/assert.h"
+#include "directory/policy.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -457,20 +457,22 @@ static void give_back(struct dir_operation *o)
     memset(&o->reserved, 0, sizeof o->reserved);
 }
 
-void budget_take_over(struct dir_operation *o, struct dir_operation *from)
+void budget_reverse(struct dir_operation *o, struct dir_operation *back)
 {
-    o->reserved = from->reserved;
-    o->rate_bytes_per_s = from->rate_bytes_per_s;
-    give_back(from);
-}
-
-static uint64_t release_ms(const struct dir_view *v, const struct dir_operation *o)
-{
-    return dir_policy_get(v, view_keyspace_by_id(v, o->keyspace), DIR_POLICY_RELEASE_MS);
+    back->reserved = o->reserved;
+    back->reserved.source = o->reserved.destination;
+    back->reserved.destination = o->reserved.source;
+    memcpy(back->reserved.source_labels, o->reserved.destination_labels,
+           sizeof back->reserved.source_labels);
+    memcpy(back->reserved.destination_labels, o->reserved.source_labels,
+           sizeof back->reserved.destination_labels);
+    back->rate_bytes_per_s = o->rate_bytes_per_s;
+    give_back(o);
 }
 
 void budget_on_stage(const struct dir_view *v, struct dir_operation *o)
 {
+    const struct dir_keyspace *ks = state_keyspace(v, o->keyspace);
     switch ((int)o->stage) {
     case DIR_STAGE_QUEUED:
     case DIR_STAGE_ABORTED:
@@ -479,7 +481,7 @@ void budget_on_stage(const struct dir_view *v, struct dir_operation *o)
         return;
     case DIR_STAGE_CLEANUP:
     case DIR_STAGE_DONE:
-        if (o->reserved.transfer || release_ms(v, o) == 0) {
+        if (o->reserved.transfer || dir_policy_get(v, ks, DIR_POLICY_RELEASE_MS) == 0) {
             give_back(o);
         } else {
             o->reserved.releasing = o->reserved.moves > 0;

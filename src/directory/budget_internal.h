@@ -9,8 +9,8 @@
 
 /* Takes what the operation needs, in its row; whoever admits it has asked dir_budget_waits(). */
 void budget_reserve(const struct dir_view *v, struct dir_operation *o);
-/* The move back goes on with what the move there had: nothing more is reserved than before. */
-void budget_take_over(struct dir_operation *o, struct dir_operation *from);
+/* The way back takes over what its move holds, with the ends exchanged; it asks nobody. */
+void budget_reverse(struct dir_operation *o, struct dir_operation *back);
 /* The operation has entered its stage: its reservation may begin to step down, or end. */
 void budget_on_stage(const struct dir_view *v, struct dir_operation *o);
 /* ERR_INVALID_REQUEST when a figure of a start can't be one. */

@@ -53,7 +53,14 @@
 
 #define OPERATION_FLAGS(X)                                                                         \
     X(moves_primary)                                                                               \
-    X(complete) X(active) X(fenced) X(joined) X(warm) X(reverse) X(has_size) X(has_live)
+    X(complete)                                                                                    \
+    X(active)                                                                                      \
+    X(fenced)                                                                                      \
+    X(joined)                                                                                      \
+    X(warm)                                                                                        \
+    X(reverse)                                                                                     \
+    X(has_size)                                                                                    \
+    X(has_live)
 
 #define OPERATION_TEXTS(X)                                                                         \
     X(snapshot)                                                                                    \

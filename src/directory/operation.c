@@ -488,7 +488,7 @@ void moving_cutover(struct moving *m, uint64_t start_position)
 /* The row of the move back, which begins with the source's copy as its candidate. */
 static uint64_t begin_reverse(struct moving *m, const struct dir_replica *candidate)
 {
-    const struct dir_operation *o = m->o;
+    struct dir_operation *o = m->o;
     struct dir_operation like = {
         .kind = DIR_OPERATION_MOVE,
         .source = o->destination,
@@ -508,7 +508,7 @@ static uint64_t begin_reverse(struct moving *m, const struct dir_replica *candid
     note_stage(m->a, back, DIR_STAGE_QUEUED, m->by);
     note_stage(m->a, back, DIR_STAGE_CATCH_UP, m->by);
     back->state = DIR_OPERATION_RUNNING;
-    budget_take_over(back, m->o);
+    budget_reverse(o, back);
     return operation_put(m->a, back)->id;
 }
 

@@ -178,14 +178,31 @@ void fleet_to(struct world *w, uint64_t operation, enum dir_stage stage)
     CHECK_STR(dir_stage_name(fleet_operation(w, operation)->stage), dir_stage_name(stage));
 }
 
-void fleet_abort(struct world *w, uint64_t operation)
+static void verb(struct world *w, uint64_t operation, Cadastre__OperationVerbKind kind, bool back)
 {
     Cadastre__OperationVerb m;
     cadastre__operation_verb__init(&m);
     m.operation = operation;
-    m.verb = CADASTRE__OPERATION_VERB_KIND__ABORT;
+    m.verb = kind;
+    m.back = back;
     m.reason = text("enough");
     (void)world_do(w, CADASTRE__COMMAND__BODY_OPERATION_VERB, &m);
+}
+
+void fleet_abort(struct world *w, uint64_t operation)
+{
+    verb(w, operation, CADASTRE__OPERATION_VERB_KIND__ABORT, false);
+}
+
+void fleet_retry(struct world *w, uint64_t operation)
+{
+    verb(w, operation, CADASTRE__OPERATION_VERB_KIND__RETRY, false);
+}
+
+uint64_t fleet_back(struct world *w, uint64_t operation)
+{
+    verb(w, operation, CADASTRE__OPERATION_VERB_KIND__FINISH_VALIDATION, true);
+    return fleet_operation(w, operation)->reversed_by;
 }
 
 const struct dir_result *fleet_release(struct world *w, uint64_t operation, uint32_t step)

@@ -35,6 +35,9 @@ void fleet_step(struct world *w, uint64_t operation);
 /* Steps until it is in this stage. */
 void fleet_to(struct world *w, uint64_t operation, enum dir_stage stage);
 void fleet_abort(struct world *w, uint64_t operation);
+void fleet_retry(struct world *w, uint64_t operation);
+/* Out of its window, the way back. Returns the operation that goes it. */
+uint64_t fleet_back(struct world *w, uint64_t operation);
 const struct dir_result *fleet_release(struct world *w, uint64_t operation, uint32_t step);
 const struct dir_operation *fleet_operation(const struct world *w, uint64_t operation);
 

@@ -81,17 +81,24 @@ static void waiting_lifts_up_to_recovery(void)
     close_world();
 }
 
-static void further_attempts_wait_longer(void)
+static void further_tries_wait_longer(void)
 {
     static const uint64_t waits[] = {0, 0, 1000, 2000, 4000, 8000, 16000, 32000, 64000};
-    for (uint32_t attempt = 0; attempt < 9; attempt++) {
-        CHECK_U64(admission_backoff_ms(attempt), waits[attempt]);
+    for (uint32_t times = 0; times < 9; times++) {
+        CHECK_U64(admission_backoff_ms(times), waits[times]);
     }
     CHECK_U64(admission_backoff_ms(UINT32_MAX), ADMISSION_BACKOFF_MAX_MS);
     open_world();
-    struct dir_operation again = *fleet_operation(&w, queue_of("s0", "d0", DIR_CLASS_OPERATOR));
-    again.attempt = 3;
-    struct admission_candidate c = {.o = &again, .waited_ms = 1999};
+    uint64_t id = queue_of("s0", "d0", DIR_CLASS_OPERATOR);
+    fleet_abort(&w, id);
+    fleet_retry(&w, id);
+    struct admission_candidate c = candidate(id, 999);
+    CHECK_U64(choose(&c, 1, 16), 0);
+    c.waited_ms = 1000;
+    CHECK_U64(choose(&c, 1, 16), 1);
+    fleet_abort(&w, id);
+    fleet_retry(&w, id);
+    c = candidate(id, 1999);
     CHECK_U64(choose(&c, 1, 16), 0);
     c.waited_ms = 2000;
     CHECK_U64(choose(&c, 1, 16), 1);
@@ -258,7 +265,7 @@ static void a_long_queue_is_looked_through_in_parts(void)
 int main(void)
 {
     RUN(waiting_lifts_up_to_recovery);
-    RUN(further_attempts_wait_longer);
+    RUN(further_tries_wait_longer);
     RUN(the_highest_class_goes_first_then_the_oldest);
     RUN(a_recovery_goes_before_all);
     RUN(one_turn_takes_a_node_once);

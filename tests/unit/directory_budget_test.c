@@ -422,6 +422,40 @@ static void a_reservation_steps_down_after_the_work(void)
     close_world();
 }
 
+static void the_way_back_takes_over_what_the_move_held(void)
+{
+    open_world();
+    fleet_unlimited(&w);
+    uint64_t id = queue_of("s0", "d0", DIR_CLASS_OPERATOR, 8 * MIB);
+    fleet_to(&w, id, DIR_STAGE_WINDOW);
+    uint64_t back = fleet_back(&w, id);
+    CHECK(back != 0 && fleet_operation(&w, id)->state == DIR_OPERATION_DONE);
+    CHECK_U64(fleet_operation(&w, id)->reserved.moves, 0);
+    CHECK_U64(bytes_of(DIR_BUDGET_SOURCE, "s0"), 0);
+    CHECK_U64(bytes_of(DIR_BUDGET_DESTINATION, "s0"), 8 * MIB);
+    CHECK_U64(bytes_of(DIR_BUDGET_SOURCE, "d0"), 8 * MIB);
+    CHECK_U64(moves_of(DIR_BUDGET_RACK, "r1"), 1);
+    CHECK_U64(moves_of(DIR_BUDGET_CLUSTER, ""), 1);
+    CHECK_U64(fleet_operation(&w, back)->rate_bytes_per_s, 8 * MIB);
+    CHECK_U64(world_check(world_state(&w)), 0);
+    fleet_abort(&w, back);
+    CHECK_U64(world_state(&w)->usage.count, 0);
+    close_world();
+}
+
+static void what_is_tried_again_reserves_anew(void)
+{
+    open_world();
+    uint64_t id = queue_of("s0", "d0", DIR_CLASS_OPERATOR, MIB);
+    fleet_to(&w, id, DIR_STAGE_COPY);
+    fleet_abort(&w, id);
+    fleet_retry(&w, id);
+    CHECK_U64(fleet_operation(&w, id)->state, DIR_OPERATION_QUEUED);
+    CHECK_U64(world_state(&w)->usage.count, 0);
+    CHECK_U64(world_state(&w)->queued.count, 1);
+    close_world();
+}
+
 static void without_a_time_to_step_down_all_is_given_back_at_once(void)
 {
     open_world();
@@ -546,6 +580,8 @@ int main(void)
     RUN(nothing_routine_passes_a_recovery);
     RUN(a_recovery_that_can_not_begin_stops_nobody);
     RUN(a_reservation_steps_down_after_the_work);
+    RUN(the_way_back_takes_over_what_the_move_held);
+    RUN(what_is_tried_again_reserves_anew);
     RUN(without_a_time_to_step_down_all_is_given_back_at_once);
     RUN(what_has_failed_holds_nothing);
     RUN(a_lowered_limit_ends_nothing_and_lets_nothing_in);

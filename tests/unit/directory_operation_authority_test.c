@@ -246,8 +246,7 @@ static const struct row moves[] = {
     {DIR_STAGE_CUTOVER, "CUTOVER fenced n1 new_epoch stay abort",
      "WINDOW live n2 impossible forward finish-validation", "CATCH_UP live n1 discard resume abort",
      "CATCH_UP lapsed - discard resume abort", "CATCH_UP ended n1 discard resume abort"},
-    {DIR_STAGE_WINDOW,
-     "WINDOW live n2 impossible forward finish-validation finish-validation-back",
+    {DIR_STAGE_WINDOW, "WINDOW live n2 impossible forward finish-validation finish-validation-back",
      "WINDOW live n2 impossible forward finish-validation", "WINDOW lapsed - impossible forward",
      "WINDOW lapsed - impossible forward",
      "WINDOW live n2 impossible forward finish-validation finish-validation-back"},
@@ -260,9 +259,9 @@ static const struct row moves[] = {
     {DIR_STAGE_ABORTED, "ABORTED live n1 impossible discard retry",
      "ABORTED lapsed - impossible discard", "ABORTED live n1 impossible discard",
      "ABORTED lapsed - impossible discard", "ABORTED ended n1 impossible discard retry"},
-    {DIR_STAGE_FAILED, "FAILED live n2 impossible forward retry", "FAILED live n2 impossible forward retry",
-     "FAILED lapsed - impossible forward retry", "FAILED lapsed - impossible forward retry",
-     "FAILED live n2 impossible forward retry"},
+    {DIR_STAGE_FAILED, "FAILED live n2 impossible forward retry",
+     "FAILED live n2 impossible forward retry", "FAILED lapsed - impossible forward retry",
+     "FAILED lapsed - impossible forward retry", "FAILED live n2 impossible forward retry"},
 };
 
 static const struct row transfers[] = {
