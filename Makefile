@@ -304,6 +304,13 @@ SEED ?=
 chaos: all ## Pairs of faults on real servers for CHAOS_MINUTES (5), SEED=n chooses them; as root
 	CADASTRE_BUILD=$(CURDIR)/$(B) /usr/bin/python3 tests/chaos/chaos.py --minutes $(CHAOS_MINUTES) $(if $(SEED),--seed $(SEED))
 
+.PHONY: chaos-move chaos-move-mutants
+SEEDS_MOVE ?= 1
+chaos-move: all tests-build ## Movements of shardkv, each stage broken by each fault; SEED=n, SEEDS_MOVE=n; as root
+	CADASTRE_BUILD=$(CURDIR)/$(B) /usr/bin/python3 tests/chaos/movement.py --seeds $(SEEDS_MOVE) $(if $(SEED),--seed $(SEED))
+chaos-move-mutants: all tests-build ## That chaos-move sees a build without one of its safeguards; as root
+	/usr/bin/python3 tests/chaos/movement_mutants.py
+
 .PHONY: contract contract-lint contract-selftest
 contract: all ## openapi.yaml against its ruleset, its examples and a live server
 	CADASTRE_BUILD=$(CURDIR)/$(B) prove --verbose --exec '' tests/contract/contract_test.sh
