@@ -376,6 +376,7 @@ enum err_code apply_node_delete(struct apply *a)
     }
     a->kind = held.count > 0 ? DIR_CHANGE_LOST : 0;
     parts_close(&held);
+    operation_unreachable(a, n);
     duty_drop_all(a, n->id);
     a->changed = true;
     apply_remove(a, n);

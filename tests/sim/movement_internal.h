@@ -237,7 +237,9 @@ void sim_close(struct sim *s);
 
 /* --- movement_leader.c --- */
 const struct dir_operation *leader_operation(const struct sim *s); /* the last that was started */
-const struct dir_result *leader_start(struct sim *s, enum dir_operation_kind k, unsigned to);
+/* `from` "": the primary's. */
+const struct dir_result *
+leader_start_from(struct sim *s, enum dir_operation_kind k, const char *from, unsigned to);
 const struct dir_result *leader_verb(struct sim *s, Cadastre__OperationVerbKind verb);
 const struct dir_result *leader_timeout(struct sim *s, const struct event *e);
 const struct dir_result *leader_report(struct sim *s, const struct event *e);

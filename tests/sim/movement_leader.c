@@ -70,12 +70,14 @@ const struct dir_result *leader_put(struct sim *s, unsigned node, uint64_t previ
     return r;
 }
 
-const struct dir_result *leader_start(struct sim *s, enum dir_operation_kind k, unsigned to)
+const struct dir_result *
+leader_start_from(struct sim *s, enum dir_operation_kind k, const char *from, unsigned to)
 {
     Cadastre__OperationStart m;
     cadastre__operation_start__init(&m);
     m.kind = k;
     m.partition = sim_partition(s)->id;
+    m.from = text(from);
     m.to = text(sim_names[to]);
     m.role = k == DIR_OPERATION_ADD_REPLICA ? DIR_ROLE_SYNC : 0;
     const struct dir_result *r = world_do(&s->world, CADASTRE__COMMAND__BODY_OPERATION_START, &m);
@@ -319,7 +321,7 @@ static void start_one(struct sim *s)
         return;
     }
     if (p->operation == 0 && view_primary(world_state(&s->world), p) != NULL) {
-        (void)leader_start(s, DIR_OPERATION_MOVE, to);
+        (void)leader_start_from(s, DIR_OPERATION_MOVE, "", to);
         s->next_start = s->now + SECOND + sim_below(s, 8 * SECOND);
     }
 }

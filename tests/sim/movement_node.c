@@ -114,6 +114,11 @@ static void obey_grant(struct sim *s, unsigned proc, const struct order *o)
     if (p->changed != o->changed) {
         p->counts = p->asked = 0;
     }
+    for (unsigned n = 0; n < s->nodes; n++) {
+        if ((o->must & ~p->must & 1U << n) != 0) {
+            p->heard[n] = s->now; /* it is waited for from now on */
+        }
+    }
     p->fenced = o->fenced;
     p->changed = o->changed;
     p->must = o->must;

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every cell of the crash table on the real state machine. CRASH_SEEDS=n for more than five seeds
+ * of each. */
+#include "base/parse.h"
+#include "tests/harness/tap.h"
+#include "tests/sim/crash_run.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static uint64_t seeds = 5;
+static unsigned cells, runs;
+
+static void run_cell(struct crash_case c, const char *name)
+{
+    if (c.expect.outcome == CRASH_NOT_THERE) {
+        return;
+    }
+    cells++;
+    for (uint64_t seed = 1; seed <= seeds; seed++) {
+        for (int other = 0; other < 2; other++) {
+            char flaw[200];
+            c.seed = seed;
+            c.leader_changes = other != 0;
+            runs++;
+            crash_run(&c, flaw, sizeof flaw);
+            if (flaw[0] != '\0') {
+                tap_note("%s in %s, seed %" PRIu64 "%s: %s", name,
+                         dir_stage_name(crash_stages[c.stage_index]), seed,
+                         other != 0 ? ", with a change of leader" : "", flaw);
+            }
+            CHECK(flaw[0] == '\0');
+        }
+    }
+}
+
+static void a_move(void)
+{
+    for (unsigned e = 0; e < CRASH_EVENTS; e++) {
+        for (unsigned s = 0; s < CRASH_STAGES; s++) {
+            struct crash_case c = {.event = (enum crash_event)e, .stage_index = s};
+            c.expect = crash_expect(c.event, s);
+            run_cell(c, crash_event_name(c.event));
+        }
+    }
+}
+
+static void beside_a_replica(void)
+{
+    for (unsigned r = 0; r < CRASH_REPLICA_ROWS; r++) {
+        for (unsigned s = 0; s < CRASH_STAGES; s++) {
+            const struct crash_replica_row *row = &crash_replica_rows[r];
+            struct crash_case c = {
+                .kind = row->kind, .replica = true, .event = row->event, .stage_index = s};
+            c.expect = crash_replica_expect(row, s);
+            run_cell(c, row->name);
+        }
+    }
+}
+
+int main(void)
+{
+    const char *text = getenv("CRASH_SEEDS");
+    if (text != NULL && !parse_u64(text, 1000000, &seeds)) {
+        (void)printf("Bail out! CRASH_SEEDS is not a number\n");
+        return 2;
+    }
+    RUN(a_move);
+    RUN(beside_a_replica);
+    (void)printf("# %u cells, %u runs\n", cells, runs);
+    return tap_done();
+}
