@@ -93,6 +93,9 @@ void h_operation_abort(struct exchange *x);
 void h_operation_finish_validation(struct exchange *x);
 void h_operation_promote(struct exchange *x);
 
+/* h_operation_authority.c */
+void h_operation_authority(struct exchange *x);
+
 /* h_reports.c */
 void h_operation_report(struct exchange *x);
 

@@ -2,6 +2,7 @@
 /* Operations: what is done to partitions beyond one command. */
 #include "api/endpoints.h"
 #include "base/clock.h"
+#include "directory/operation_authority.h"
 
 #include "base/parse.h"
 
@@ -65,12 +66,6 @@ static void put_attention(struct buf *b, const struct dir_operation *op)
     buf_put_u8(b, '}');
 }
 
-static bool is_past_cutover(const struct dir_operation *op)
-{
-    return op->stage == DIR_STAGE_WINDOW || op->stage == DIR_STAGE_CLEANUP ||
-           op->state == DIR_OPERATION_DONE || op->state == DIR_OPERATION_FAILED;
-}
-
 void operation_put_open(struct buf *b, const struct dir_operation *op)
 {
     buf_printf(b,
@@ -95,7 +90,7 @@ void operation_put_open(struct buf *b, const struct dir_operation *op)
     put_progress(b, op, clock_wall_ms());
     put_stages(b, op);
     put_attention(b, op);
-    buf_printf(b, ",\"rollback\":\"%s\"", is_past_cutover(op) ? "forward_only" : "safe");
+    buf_printf(b, ",\"rollback\":\"%s\"", operation_past_cutover(op) ? "forward_only" : "safe");
 }
 
 static void get_one(struct exchange *x, const struct dir_view *v)

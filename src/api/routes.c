@@ -79,6 +79,7 @@ static const struct api_route routes[] = {
 
     {API_GET, "/v1/operations", h_operations_list, operations_params, READS},
     {API_GET, "/v1/operations/{operation}", h_operation_get, NULL, READS},
+    {API_GET, OPERATION "/authority", h_operation_authority, NULL, READS},
 
     {API_POST, OPERATION "/reports", h_operation_report, NULL, MUTATES_BY},
     {API_POST, OPERATION "/abort", h_operation_abort, NULL, MUTATES},

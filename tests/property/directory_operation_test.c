@@ -5,9 +5,12 @@
  *   authority passes to a destination only when the source was fenced and both agree, or when the
  *   source has lapsed after an equal validation, or a person said so (I14);
  *   an abort leaves authority where it was and the candidate with a duty (I15);
+ *   the verbs that the authority answer lists are those that apply takes, and its way back is what
+ *   an abort does;
  *   and all that dir_check knows. */
 #include "base/mem.h"
 #include "directory/internal.h"
+#include "directory/operation_authority.h"
 #include "tests/harness/agents.h"
 #include "tests/harness/tap.h"
 
@@ -21,7 +24,7 @@ static struct world w;
 static struct tap_rand rng;
 static dir_rev epochs[IDS]; /* by partition id */
 static uint64_t reached[DIR_STAGE_FAILED + 1], refused, counted, forwards, cutovers, restarts;
-static uint64_t seq;
+static uint64_t seq, listed;
 
 static uint64_t below(uint64_t n)
 {
@@ -154,19 +157,60 @@ static void do_report(const struct dir_operation *o)
     }
 }
 
-static void do_verb(const struct dir_operation *o)
+static const struct {
+    Cadastre__OperationVerbKind kind;
+    bool back;
+    enum dir_verb listed;
+} verbs[] = {
+    {CADASTRE__OPERATION_VERB_KIND__ABORT, false, DIR_VERB_ABORT},
+    {CADASTRE__OPERATION_VERB_KIND__FINISH_VALIDATION, false, DIR_VERB_FINISH_VALIDATION},
+    {CADASTRE__OPERATION_VERB_KIND__FINISH_VALIDATION, true, DIR_VERB_FINISH_VALIDATION_BACK},
+    {CADASTRE__OPERATION_VERB_KIND__PROMOTE_CANDIDATE, false, DIR_VERB_PROMOTE_CANDIDATE},
+    {CADASTRE__OPERATION_VERB_KIND__RETRY, false, DIR_VERB_RETRY}};
+enum { VERBS = sizeof verbs / sizeof verbs[0] };
+
+static Cadastre__OperationVerb verb_of(const struct dir_operation *o, uint64_t i)
 {
-    static const Cadastre__OperationVerbKind kinds[] = {
-        CADASTRE__OPERATION_VERB_KIND__ABORT, CADASTRE__OPERATION_VERB_KIND__FINISH_VALIDATION,
-        CADASTRE__OPERATION_VERB_KIND__FINISH_VALIDATION,
-        CADASTRE__OPERATION_VERB_KIND__PROMOTE_CANDIDATE, CADASTRE__OPERATION_VERB_KIND__RETRY};
     Cadastre__OperationVerb m;
     cadastre__operation_verb__init(&m);
     m.operation = o->id;
-    m.verb = kinds[below(5)];
+    m.verb = verbs[i].kind;
+    m.back = verbs[i].back;
     m.reason = text("why not");
+    return m;
+}
+
+/* Of any operation, ended ones too. */
+static void check_listed(const struct dir_operation *o)
+{
+    struct operation_authority a;
+    operation_authority_of(world_state(&w), o, &a);
+    for (uint64_t i = 0; i < VERBS; i++) {
+        Cadastre__OperationVerb m = verb_of(o, i);
+        struct dir_result *r = world_try(&w, CADASTRE__COMMAND__BODY_OPERATION_VERB, &m);
+        bool changes = r->err.code == ERR_OK && r->revision > world_state(&w)->revision;
+        CHECK(((a.verbs & verbs[i].listed) != 0) == changes);
+        listed += changes;
+        result_unref(r);
+    }
+    CHECK((a.way_back == DIR_WAY_BACK_IMPOSSIBLE) == ((a.verbs & DIR_VERB_ABORT) == 0));
+    CHECK(a.node == NULL || a.epoch != 0);
+}
+
+static void do_verb(const struct dir_operation *o)
+{
+    uint8_t key[8];
+    struct operation_authority a;
+    Cadastre__OperationVerb m = verb_of(o, below(VERBS));
+    uint64_t partition = o->partition;
+    operation_authority_of(world_state(&w), o, &a);
     step.is_promotion = m.verb == CADASTRE__OPERATION_VERB_KIND__PROMOTE_CANDIDATE;
-    (void)world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_VERB, &m);
+    const struct dir_result *r = world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_VERB, &m);
+    const struct dir_partition *p =
+        ptree_get(&world_state(&w)->partitions, ptree_u64_key(partition, key));
+    if (m.verb == CADASTRE__OPERATION_VERB_KIND__ABORT && r->err.code == ERR_OK && p != NULL) {
+        CHECK((p->epoch > a.epoch) == (a.way_back == DIR_WAY_BACK_NEW_EPOCH));
+    }
 }
 
 static void do_timeout(const struct dir_operation *o)
@@ -376,6 +420,7 @@ static void check_operations(void)
             check_change(*was, o);
         }
         check_path(o);
+        check_listed(o);
         mem_free(*was);
         *was = mem_dup(o, operation_size(o));
     }
@@ -441,7 +486,8 @@ static void random_operations_keep_the_rules(void)
     }
     tap_note("%" PRIu64 " counted, %" PRIu64 " stale, %" PRIu64 " cutovers, %" PRIu64 " forward",
              counted, refused, cutovers, forwards);
-    CHECK(counted > ROUNDS * COMMANDS / 10 && refused > 200 && cutovers > 10);
+    CHECK(counted > ROUNDS * COMMANDS / 10 && refused > 200 && cutovers > 10 &&
+          listed > ROUNDS * 100);
 }
 
 int main(void)
