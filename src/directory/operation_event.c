@@ -18,6 +18,16 @@ static const char *lapsed_code(const struct dir_operation *o)
     return o->stage < DIR_STAGE_JOIN ? "source_lapsed" : "destination_lapsed";
 }
 
+/* Nobody is needed for this any more. */
+static void calm(struct moving *m, const char *code)
+{
+    if (strcmp(m->o->attention_code, code) == 0) {
+        memset(m->o->attention_code, 0, sizeof m->o->attention_code);
+        memset(m->o->attention, 0, sizeof m->o->attention);
+        m->o->attention_since_ms = 0;
+    }
+}
+
 /* A source that had lapsed is granted the partition anew: that is its new attempt. */
 static bool
 concerns(const struct dir_operation *o, const struct dir_partition *p, const struct dir_node *n)
@@ -86,11 +96,7 @@ void operation_regranted(struct apply *a, const struct dir_partition *p)
     }
     const struct dir_node *s = view_node_by_id(a->s, o->source);
     moving_open(&m, a, p, s != NULL ? s->name : "directory");
-    if (strcmp(m.o->attention_code, lapsed_code(o)) == 0) {
-        memset(m.o->attention_code, 0, sizeof m.o->attention_code);
-        memset(m.o->attention, 0, sizeof m.o->attention);
-        m.o->attention_since_ms = 0;
-    }
+    calm(&m, lapsed_code(o));
     if (moving_in(&m, DIR_STAGE_PREPARE, DIR_STAGE_CUTOVER) && o->stage_revision == a->rev) {
         /* Its registration, in this very command, was the new attempt. */
         m.o->source_session = s->session;
@@ -249,6 +255,7 @@ finish_validation(struct apply *a, const struct dir_operation *o, const struct d
         return err_set(&a->err, ERR_STALE_REPORT, "its validation window can't be ended now");
     }
     moving_open(&m, a, p, a->cmd->principal[0] != '\0' ? a->cmd->principal : "directory");
+    calm(&m, "window_open");
     moving_cleanup(&m);
     moving_commit(&m, false);
     return ERR_OK;
@@ -312,6 +319,7 @@ static void window_over(struct moving *m)
     const struct dir_node *s = view_node_by_id(m->a->s, o->source);
     bool quiet = o->source_says.has_values && o->open_operations == 0 && o->stale_reads == 0;
     if (quiet || !view_node_is_live(s)) {
+        calm(m, "window_open");
         moving_cleanup(m);
     } else {
         moving_attention(m, "window_open", "the source still has operations or reads of before");

@@ -19,8 +19,9 @@ struct crash {
     char *flaw;
     size_t size;
     unsigned source, destination;
-    unsigned dead; /* for good; NODES: nobody */
-    bool over;     /* the partition or a node is gone: there is nothing to go on with */
+    unsigned dead;     /* for good; NODES: nobody */
+    uint64_t patience; /* 0: enough for the sizes of a test */
+    bool over;         /* the partition or a node is gone: there is nothing to go on with */
     uint64_t since, session, changed; /* changed: revisions that the test itself made */
     uint32_t attempt;
 };
@@ -29,5 +30,10 @@ void crash_wrong(struct crash *c, const char *format, ...) __attribute__((format
 /* Runs on until it is so, or for long enough. */
 bool crash_until(struct crash *c, bool (*fn)(const struct crash *c));
 void crash_inject(struct crash *c);
+/* What is now, and whether the table expected it. */
+struct crash_state crash_look(const struct sim *s);
+void crash_compare(struct crash *c, const struct crash_state *was);
+/* Runs on until the operation ends or asks for a person, and the owner acknowledges writes. */
+void crash_finish(struct crash *c);
 
 #endif

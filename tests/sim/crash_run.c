@@ -23,7 +23,7 @@ void crash_wrong(struct crash *c, const char *format, ...)
     va_end(args);
 }
 
-static struct crash_state look(const struct sim *s)
+struct crash_state crash_look(const struct sim *s)
 {
     const struct dir_operation *o = leader_operation(s);
     const struct dir_partition *p = sim_partition(s);
@@ -62,17 +62,15 @@ static bool at_stage(const struct crash *c)
 static void start(struct crash *c)
 {
     struct sim *s = c->s;
-    const struct dir_partition *p = sim_partition(s);
     enum dir_operation_kind kind =
         c->of->kind == CRASH_ADD_REPLICA ? DIR_OPERATION_ADD_REPLICA : DIR_OPERATION_MOVE;
     unsigned to = s->nodes - 1 - (unsigned)sim_below(s, 2); /* one that holds nothing */
     const char *from = c->of->kind == CRASH_MOVE_REPLICA ? sim_names[1] : "";
+    c->source = sim_node_of(s, sim_partition(s)->replicas[0].node);
+    c->destination = to;
     if (leader_start_from(s, kind, from, to)->err.code != ERR_OK) {
         crash_wrong(c, "the operation did not start: %s", s->world.result->err.detail);
-        return;
     }
-    c->source = sim_node_of(s, p->replicas[0].node);
-    c->destination = to;
 }
 
 static void drive(struct crash *c)
@@ -105,11 +103,11 @@ static uint64_t id_of(const struct sim *s, unsigned node)
     return n != NULL ? n->id : 0;
 }
 
-static void compare(struct crash *c, const struct crash_state *was)
+void crash_compare(struct crash *c, const struct crash_state *was)
 {
     const struct crash_expect *e = &c->of->expect;
     struct sim *s = c->s;
-    struct crash_state is = look(s);
+    struct crash_state is = crash_look(s);
     static const char *const owners[] = {"source", "destination", "replica", "nobody"};
     uint64_t owner = e->owner == CRASH_OF_SOURCE        ? id_of(s, c->source)
                      : e->owner == CRASH_OF_DESTINATION ? id_of(s, c->destination)
@@ -156,11 +154,11 @@ static bool is_settled(const struct crash *c)
                     (o->stage == DIR_STAGE_CLEANUP && s->now > c->since + 60 * SECOND));
 }
 
-static void finish(struct crash *c)
+void crash_finish(struct crash *c)
 {
     struct sim *s = c->s;
     s->held = false;
-    uint64_t limit = s->now + END;
+    uint64_t limit = s->now + (c->patience > 0 ? c->patience : END);
     while (!is_settled(c) && s->now < limit && s->run.violation == NULL) {
         sim_turn(s);
     }
@@ -169,7 +167,7 @@ static void finish(struct crash *c)
                     dir_stage_name((enum dir_stage)leader_operation(s)->stage));
     }
     uint64_t acknowledged = s->run.acknowledged;
-    limit = s->now + 20 * SECOND;
+    limit = s->now + 40 * SECOND;
     while (s->now < limit && s->run.violation == NULL) {
         sim_turn(s);
     }
@@ -188,13 +186,13 @@ void crash_run(const struct crash_case *of, char *flaw, size_t size)
     s->noise = NOISE_MILD;
     drive(&c);
     if (flaw[0] == '\0') {
-        struct crash_state was = look(s);
+        struct crash_state was = crash_look(s);
         c.since = s->now;
         crash_inject(&c);
-        compare(&c, &was);
+        crash_compare(&c, &was);
     }
     if (flaw[0] == '\0' && !c.over) {
-        finish(&c);
+        crash_finish(&c);
         sim_judge(s);
     }
     if (s->run.violation != NULL) {

@@ -82,6 +82,9 @@ void agent_take(struct sim *s, unsigned proc, const struct order *o)
         t->summed = t->passed = false;
         t->next_report = 0;
     }
+    if (w->stage == DIR_STAGE_COPY && t->work.stage != DIR_STAGE_COPY) {
+        t->next_pull = s->now + s->entry_wait * w->chunk_entries;
+    }
     t->work = *w;
     p->duty_count = o->duty_count;
     memcpy(p->duties, o->duties, sizeof p->duties);
@@ -103,7 +106,8 @@ static void say(struct sim *s, unsigned proc, const struct said *said)
     e.said = *said;
     e.said.seq = ++p->seq;
     sim_send(s, &e, sim_node(proc), sim_node(proc));
-    p->part.next_report = s->now + REPORT_MS * MS + sim_below(s, REPORT_MS * MS);
+    uint64_t more = w->stage == DIR_STAGE_COPY ? s->entry_wait : 0;
+    p->part.next_report = s->now + REPORT_MS * MS + sim_below(s, REPORT_MS * MS) + more;
 }
 
 static void say_sum(struct sim *s, unsigned proc)
@@ -236,8 +240,8 @@ static void pull(struct sim *s, unsigned proc, const struct copy *c)
     if (!whole) {
         sim_send(s, &e, sim_node(proc), w->peer);
     }
-    uint64_t wait = copying && s->chunk_wait > 0 ? s->chunk_wait : PULL_MS * MS;
-    p->part.next_pull = s->now + wait;
+    bool slow = copying && !whole && s->entry_wait > 0;
+    p->part.next_pull = s->now + (slow ? s->entry_wait * w->chunk_entries : PULL_MS * MS);
 }
 
 /* Whether this message is of the present part. */
@@ -323,7 +327,7 @@ static void on_chunk(struct sim *s, const struct event *e, struct copy *c)
         keep(s, c, from + i, e->entries[i]);
     }
     c->chunk = e->chunk;
-    if (s->chunk_wait == 0) {
+    if (s->entry_wait == 0) {
         t->next_pull = 0;
     }
 }

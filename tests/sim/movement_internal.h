@@ -200,7 +200,7 @@ struct sim {
     struct said last_said; /* of the report that was last taken, and whose */
     struct event last_report;
     bool bad_sum;                     /* the destination's next copied entry is damaged */
-    uint64_t entry_bytes, chunk_wait; /* sizes and rates as data: of an entry; between two chunks */
+    uint64_t entry_bytes, entry_wait; /* sizes and rates as data: of an entry; its copy takes */
     uint64_t write_every;             /* 0: at random */
 };
 
@@ -228,6 +228,8 @@ unsigned sim_node_of(const struct sim *s, uint64_t id); /* NODES: none */
 void sim_commanded(struct sim *s);
 /* A whole run, in pieces. */
 void sim_begin(struct sim *s, uint64_t seed, enum movement_profile p, enum movement_mutant m);
+/* The primary has taken so many writes before the run; before anything else. */
+void sim_fill(struct sim *s, uint64_t writes);
 void sim_turn(struct sim *s);
 void sim_heal(struct sim *s);
 void sim_change_leader(struct sim *s);
@@ -245,7 +247,10 @@ const struct dir_result *leader_timeout(struct sim *s, const struct event *e);
 const struct dir_result *leader_report(struct sim *s, const struct event *e);
 const struct dir_result *leader_put(struct sim *s, unsigned node, uint64_t previous);
 void leader_duty(struct sim *s, const struct event *e);
-void leader_settings(struct sim *s, uint64_t window_ms);
+struct limits {
+    uint64_t stage_s, dual_write_s, fence_s, window_s;
+};
+void leader_settings(struct sim *s, const struct limits *l);
 struct event leader_timer(const struct sim *s); /* what its timer would propose now */
 void leader_turn(struct sim *s);
 

@@ -7,8 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A fence outlasts a lease: a source that dies in it lapses first. */
-enum { TURN_MS = 250, STAGE_S = 15, DUAL_S = 8, FENCE_S = 16 };
+enum { TURN_MS = 250 };
 
 static char *text(const char *s)
 {
@@ -29,16 +28,16 @@ const struct dir_operation *leader_operation(const struct sim *s)
     return s->operation != 0 ? view_operation(world_state(&s->world), s->operation) : NULL;
 }
 
-void leader_settings(struct sim *s, uint64_t window_ms)
+void leader_settings(struct sim *s, const struct limits *l)
 {
     Cadastre__SettingsPatch m;
     cadastre__settings_patch__init(&m);
-    m.has_validation_window_ms = true;
-    m.validation_window_ms = window_ms;
-    m.has_stage_timeout_ms = m.has_dual_write_max_ms = m.has_fence_max_ms = true;
-    m.stage_timeout_ms = STAGE_S * 1000;
-    m.dual_write_max_ms = DUAL_S * 1000;
-    m.fence_max_ms = FENCE_S * 1000;
+    m.has_validation_window_ms = m.has_stage_timeout_ms = true;
+    m.has_dual_write_max_ms = m.has_fence_max_ms = true;
+    m.validation_window_ms = l->window_s * 1000;
+    m.stage_timeout_ms = l->stage_s * 1000;
+    m.dual_write_max_ms = l->dual_write_s * 1000;
+    m.fence_max_ms = l->fence_s * 1000;
     (void)world_do(&s->world, CADASTRE__COMMAND__BODY_SETTINGS_PATCH, &m);
 }
 

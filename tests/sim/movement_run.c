@@ -93,17 +93,22 @@ struct order sim_order(const struct sim *s, unsigned node)
 
 /* --- runs --- */
 
-/* The first copies are where the directory put them, with some writes of before. */
-static void first_copies(struct sim *s, uint64_t writes)
+/* The first copies are where the directory put them. */
+static void first_copies(struct sim *s)
 {
     const struct dir_partition *p = sim_partition(s);
     for (uint8_t r = 0; r < p->replica_count; r++) {
         unsigned n = sim_node_of(s, p->replicas[r].node);
         (void)copy_make(&s->disks[n], p->replicas[r].copy);
     }
+}
+
+void sim_fill(struct sim *s, uint64_t writes)
+{
+    const struct dir_partition *p = sim_partition(s);
     unsigned owner = sim_node_of(s, p->replicas[0].node);
     struct copy *c = copy_find(&s->disks[owner], p->replicas[0].copy);
-    for (uint64_t i = 0; i < writes; i++) {
+    while (c->len < writes) {
         copy_store(c, c->len, (struct entry){p->epoch, ++s->next_id});
         writers_add(&s->history, &(struct writers_event){.kind = WRITERS_ACCEPTED,
                                                          .time = 1,
@@ -111,7 +116,7 @@ static void first_copies(struct sim *s, uint64_t writes)
                                                          .session = p->session,
                                                          .key = 1,
                                                          .epoch = p->epoch,
-                                                         .sequence = i + 1,
+                                                         .sequence = c->len,
                                                          .id = s->next_id});
     }
 }
@@ -144,8 +149,10 @@ void sim_begin(struct sim *s,
             agent_keyspace(&s->world, sync); /* the others hold nothing */
         }
     }
-    leader_settings(s, 4000);
-    first_copies(s, profile == MOVEMENT_REPLICAS ? 0 : 20 + sim_below(s, 60));
+    /* A fence outlasts a lease: a source that dies in it lapses first. */
+    leader_settings(s, &(struct limits){15, 8, 16, 4});
+    first_copies(s);
+    sim_fill(s, profile == MOVEMENT_REPLICAS ? 0 : 20 + sim_below(s, 60));
     leases_restart(&s->leases, world_state(&s->world), 0);
     s->last_epoch = sim_partition(s)->epoch;
     s->last_owner = view_primary(world_state(&s->world), sim_partition(s))->id;

@@ -314,6 +314,7 @@ static void a_move_goes_all_the_way(void)
     (void)tell(&m);
     (void)time_out();
     CHECK(it()->stage == DIR_STAGE_CLEANUP && part()->operation == 0 && role_on("n1") == 0);
+    CHECK_STR(it()->attention_code, "");
     CHECK(has_duty("n1"));
     m = report("n1");
     m.has = DIR_REPORT_OLD_EPOCH_WRITES;
