@@ -124,6 +124,7 @@ static void trim(struct crash *c)
     struct sim *s = c->s;
     struct copy *d = copy_find(&s->disks[c->destination], leader_operation(s)->copy);
     struct copy *source = copy_find(&s->disks[c->source], sim_partition(s)->replicas[0].copy);
+    lose(s, EV_PULL_CHANGES);
     lose(s, EV_CHANGES);
     lose(s, EV_DUAL);
     lose(s, EV_REPORT);

@@ -29,6 +29,9 @@ struct crash {
 void crash_wrong(struct crash *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Runs on until it is so, or for long enough. */
 bool crash_until(struct crash *c, bool (*fn)(const struct crash *c));
+/* A world, and an operation that is driven to the case's stage. */
+void crash_open(struct crash *c);
+void crash_close(struct crash *c);
 void crash_inject(struct crash *c);
 /* What is now, and whether the table expected it. */
 struct crash_state crash_look(const struct sim *s);

@@ -177,27 +177,39 @@ void crash_finish(struct crash *c)
     }
 }
 
+void crash_open(struct crash *c)
+{
+    c->s = mem_alloc(sizeof *c->s);
+    c->dead = NODES;
+    c->flaw[0] = '\0';
+    sim_begin(c->s, c->of->seed, c->of->replica ? MOVEMENT_MIXED : MOVEMENT_MOVES,
+              MOVEMENT_AS_WRITTEN);
+    c->s->noise = NOISE_MILD;
+    drive(c);
+    c->since = c->s->now;
+}
+
+void crash_close(struct crash *c)
+{
+    if (c->s->run.violation != NULL) {
+        crash_wrong(c, "%s", c->s->run.violation);
+    }
+    sim_close(c->s);
+    mem_free(c->s);
+}
+
 void crash_run(const struct crash_case *of, char *flaw, size_t size)
 {
-    struct sim *s = mem_alloc(sizeof *s);
-    struct crash c = {.of = of, .s = s, .flaw = flaw, .size = size, .dead = NODES};
-    flaw[0] = '\0';
-    sim_begin(s, of->seed, of->replica ? MOVEMENT_MIXED : MOVEMENT_MOVES, MOVEMENT_AS_WRITTEN);
-    s->noise = NOISE_MILD;
-    drive(&c);
+    struct crash c = {.of = of, .flaw = flaw, .size = size};
+    crash_open(&c);
     if (flaw[0] == '\0') {
-        struct crash_state was = crash_look(s);
-        c.since = s->now;
+        struct crash_state was = crash_look(c.s);
         crash_inject(&c);
         crash_compare(&c, &was);
     }
     if (flaw[0] == '\0' && !c.over) {
         crash_finish(&c);
-        sim_judge(s);
+        sim_judge(c.s);
     }
-    if (s->run.violation != NULL) {
-        crash_wrong(&c, "%s", s->run.violation);
-    }
-    sim_close(s);
-    mem_free(s);
+    crash_close(&c);
 }
