@@ -297,8 +297,8 @@ raft-fuzz: $(B)/tests/sim/raft_fuzz ## Random schedules of guarded libraft, SEED
 .PHONY: moves crash drill
 moves: $(B)/tests/sim/moves_sim_test ## Moves of simulated data nodes, MOVES_SEEDS=from:to
 	MOVES_SEEDS=$(or $(MOVES_SEEDS),1:5001) $<
-crash: $(B)/tests/sim/crash_machine_test ## Each event in each stage of an operation, CRASH_SEEDS=n of each
-	CRASH_SEEDS=$(or $(CRASH_SEEDS),200) $<
+crash: $(B)/tests/sim/crash_machine_test ## Each event in each stage of an operation, CRASH_SEEDS=from:to of each
+	CRASH_SEEDS=$(or $(CRASH_SEEDS),1:201) $<
 drill: $(B)/tests/sim/drill ## The four crash points of a move of 512 GiB: who has the authority, and what becomes of it
 	@$<
 

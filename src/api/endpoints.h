@@ -90,6 +90,7 @@ void operation_put_open(struct buf *b, const struct dir_operation *op);
 void h_operations_list(struct exchange *x);
 void h_operation_get(struct exchange *x);
 void h_operation_abort(struct exchange *x);
+void h_operation_retry(struct exchange *x);
 void h_operation_finish_validation(struct exchange *x);
 void h_operation_promote(struct exchange *x);
 

@@ -66,6 +66,13 @@ static void put_attention(struct buf *b, const struct dir_operation *op)
     buf_put_u8(b, '}');
 }
 
+static void put_other(struct buf *b, const char *member, uint64_t id)
+{
+    if (id != 0) {
+        buf_printf(b, ",\"%s\":%" PRIu64, member, id);
+    }
+}
+
 void operation_put_open(struct buf *b, const struct dir_operation *op)
 {
     buf_printf(b,
@@ -87,6 +94,8 @@ void operation_put_open(struct buf *b, const struct dir_operation *op)
     if (op->epoch_after != 0) {
         buf_printf(b, ",\"epoch_after\":%" PRIu64, op->epoch_after);
     }
+    put_other(b, "reverses", op->reverses);
+    put_other(b, "reversed_by", op->reversed_by);
     put_progress(b, op, clock_wall_ms());
     put_stages(b, op);
     put_attention(b, op);
@@ -251,6 +260,11 @@ static void verb(struct exchange *x, const char *name, Cadastre__OperationVerbKi
 void h_operation_abort(struct exchange *x)
 {
     verb(x, "operation_abort", CADASTRE__OPERATION_VERB_KIND__ABORT);
+}
+
+void h_operation_retry(struct exchange *x)
+{
+    verb(x, "operation_retry", CADASTRE__OPERATION_VERB_KIND__RETRY);
 }
 
 void h_operation_finish_validation(struct exchange *x)

@@ -83,6 +83,7 @@ static const struct api_route routes[] = {
 
     {API_POST, OPERATION "/reports", h_operation_report, NULL, MUTATES_BY},
     {API_POST, OPERATION "/abort", h_operation_abort, NULL, MUTATES},
+    {API_POST, OPERATION "/retry", h_operation_retry, NULL, MUTATES},
     {API_POST, OPERATION "/finish-validation", h_operation_finish_validation, NULL, MUTATES},
     {API_POST, OPERATION "/promote-candidate", h_operation_promote, NULL, MUTATES_BY},
 

@@ -7,6 +7,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "directory/policy.h"
 
 struct operation_timer {
     uint64_t id;
@@ -22,20 +23,22 @@ void operations_on_active(struct control *c)
     c->timer_count = 0;
 }
 
-static uint64_t limit_of(const struct dir_settings *s, const struct dir_operation *o)
+/* The keyspace's policy, else the cluster's setting. */
+static uint64_t limit_of(const struct dir_view *v, const struct dir_operation *o)
 {
+    const struct dir_keyspace *ks = view_keyspace_by_id(v, o->keyspace);
     switch ((int)o->stage) {
     case DIR_STAGE_DUAL_WRITE:
-        return s->dual_write_max_ms;
+        return dir_policy_get(v, ks, DIR_POLICY_DUAL_WRITE_MAX_MS);
     case DIR_STAGE_FENCE:
     case DIR_STAGE_CUTOVER:
-        return s->fence_max_ms;
+        return dir_policy_get(v, ks, DIR_POLICY_FENCE_MAX_MS);
     case DIR_STAGE_WINDOW:
-        return s->validation_window_ms;
+        return dir_policy_get(v, ks, DIR_POLICY_VALIDATION_WINDOW_MS);
     case DIR_STAGE_CLEANUP:
         return UINT64_MAX; /* it waits for its node, however long that is away */
     default:
-        return s->stage_timeout_ms;
+        return dir_policy_get(v, ks, DIR_POLICY_STAGE_TIMEOUT_MS);
     }
 }
 
@@ -86,9 +89,8 @@ static void propose_timeout(struct control *c, const struct dir_operation *o)
 static void
 look_at(struct control *c, const struct dir_operation *o, struct operation_timer *t, uint64_t now)
 {
-    const struct dir_settings *s = &directory_state(c->parts.directory)->settings;
     bool asked = t->asked_ms != 0 && now < t->asked_ms + CONTROL_ASK_AGAIN_MS;
-    uint64_t limit = limit_of(s, o);
+    uint64_t limit = limit_of(directory_state(c->parts.directory), o);
     if (asked || c->timer_proposals >= CONTROL_OPERATIONS_A_TURN) {
         return;
     }

@@ -261,6 +261,9 @@ static void check_keyspaces(struct checker *c)
             !is_revision(c, ks->created) || ks->created > ks->mod_revision) {
             wrong(c, "keyspace %s: its id or revisions are out of range", ks->name);
         }
+        if (!policy_in_range(&ks->rules)) {
+            wrong(c, "keyspace %s: a value of its policy is out of range", ks->name);
+        }
         if (ptree_get(&v->keyspaces_by_name, slice_of(ks->name, strlen(ks->name))) != ks) {
             wrong(c, "keyspace %s: it is not found by its name", ks->name);
         }

@@ -276,11 +276,12 @@ struct dir_operation *operation_done(struct apply *a,
 
 /* --- duty.c --- */
 
-/* The node has to delete this copy. */
+/* The node has to delete this copy; of this operation, or 0. */
 void duty_make(struct apply *a,
                const struct dir_keyspace *ks,
                const struct dir_partition *p,
-               const struct dir_replica *r);
+               const struct dir_replica *r,
+               uint64_t operation);
 /* The node is gone for good: nobody will. */
 void duty_drop_all(struct apply *a, uint64_t node);
 enum err_code apply_duty_done(struct apply *a) MUST_CHECK;
@@ -311,6 +312,16 @@ uint64_t place_waiting(struct apply *a, uint64_t keyspace);
 bool place_equal(const struct dir_placement *a, const struct dir_placement *b);
 bool place_allows(const struct dir_placement *placement, const struct dir_node *n);
 const char *place_label(const struct dir_node *n, const char *name); /* "" when it has none */
+
+/* --- policy.c --- */
+
+enum err_code policy_check_text(struct err *e, const ProtobufCBinaryData *policy) MUST_CHECK;
+/* NULL: none. Refuses what is unknown or out of range, at "/policy/NAME". */
+enum err_code
+policy_read(struct err *e, const Cadastre__PolicyRules *in, struct dir_policy *out) MUST_CHECK;
+/* As policy_read() lets them in. */
+bool policy_in_range(const struct dir_policy *p);
+bool policy_equal(const struct dir_policy *a, const struct dir_policy *b);
 
 /* --- retain.c --- */
 

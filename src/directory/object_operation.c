@@ -12,6 +12,10 @@
     X(source)                                                                                      \
     X(destination)                                                                                 \
     X(leaving)                                                                                     \
+    X(leaving_copy)                                                                                \
+    X(reverses)                                                                                    \
+    X(reversed_by)                                                                                 \
+    X(base_position)                                                                               \
     X(epoch_before)                                                                                \
     X(epoch_after)                                                                                 \
     X(revision)                                                                                    \
@@ -43,7 +47,8 @@
     X(rate_bytes_per_s)                                                                            \
     X(attention_since_ms)
 
-#define OPERATION_FLAGS(X) X(moves_primary) X(complete) X(active) X(fenced) X(joined)
+#define OPERATION_FLAGS(X)                                                                         \
+    X(moves_primary) X(complete) X(active) X(fenced) X(joined) X(warm) X(reverse)
 
 #define OPERATION_TEXTS(X)                                                                         \
     X(snapshot)                                                                                    \
@@ -89,6 +94,7 @@ void object_put_operation(struct buf *b, const struct dir_operation *o)
     OPERATION_FLAGS(X)
 #undef X
     wire_put_u32(b, o->attempt);
+    wire_put_u32(b, o->first_attempt);
     wire_put_u32(b, o->validations);
     wire_put_u32(b, o->class_of);
     put_evidence(b, &o->source_says);
@@ -118,6 +124,7 @@ static void get_scalars(struct wire_reader *r, struct dir_operation *o)
     OPERATION_FLAGS(X)
 #undef X
     o->attempt = wire_u32(r);
+    o->first_attempt = wire_u32(r);
     o->validations = wire_u32(r);
     o->class_of = wire_u32(r);
     get_evidence(r, &o->source_says);

@@ -93,15 +93,15 @@ static const struct dir_partition *partition_of(const struct dir_view *v,
                                                 struct operation_authority *ret)
 {
     const struct dir_keyspace *ks = view_keyspace_by_id(v, o->keyspace);
-    const struct dir_partition *p =
-        ks != NULL ? view_partition(v, ks, o->partition, NULL) : NULL;
+    const struct dir_partition *p = ks != NULL ? view_partition(v, ks, o->partition, NULL) : NULL;
     if (p == NULL) {
         ret->nobody = ks == NULL ? DIR_NOBODY_REMOVED : DIR_NOBODY_RETIRED;
     }
     return p;
 }
 
-static void who(const struct dir_view *v, const struct dir_partition *p, struct operation_authority *ret)
+static void
+who(const struct dir_view *v, const struct dir_partition *p, struct operation_authority *ret)
 {
     ret->epoch = p->epoch;
     ret->node = view_primary(v, p);
@@ -126,7 +126,8 @@ static bool only_forward(const struct dir_operation *o, const struct operation_a
     return is_open(o) && o->joined && a->node == NULL;
 }
 
-static enum dir_way_back way_back(const struct dir_operation *o, const struct operation_authority *a)
+static enum dir_way_back way_back(const struct dir_operation *o,
+                                  const struct operation_authority *a)
 {
     if (!is_open(o) || operation_past_cutover(o) || only_forward(o, a)) {
         return DIR_WAY_BACK_IMPOSSIBLE;
@@ -184,8 +185,9 @@ static void say_who(const struct operation_authority *a, struct buf *b)
         buf_printf(b, "Nobody may write for the moment: \"%s\" is fenced at epoch %" PRIu64 ".",
                    a->node->name, a->epoch);
     } else if (!a->session_live) {
-        buf_printf(b, "\"%s\" may write at epoch %" PRIu64
-                      " until its lease is over: session %" PRIu64 " has ended.",
+        buf_printf(b,
+                   "\"%s\" may write at epoch %" PRIu64 " until its lease is over: session %" PRIu64
+                   " has ended.",
                    a->node->name, a->epoch, a->session);
     } else {
         buf_printf(b, "\"%s\" may write at epoch %" PRIu64 ".", a->node->name, a->epoch);
@@ -225,8 +227,8 @@ static const char *outlook(const struct dir_operation *o, const struct operation
 }
 
 void operation_authority_of(const struct dir_view *v,
-                         const struct dir_operation *o,
-                         struct operation_authority *ret)
+                            const struct dir_operation *o,
+                            struct operation_authority *ret)
 {
     memset(ret, 0, sizeof *ret);
     const struct dir_partition *p = partition_of(v, o, ret);

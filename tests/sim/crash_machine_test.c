@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every cell of the crash table on the real state machine. CRASH_SEEDS=n for more than five seeds
- * of each. */
-#include "base/parse.h"
+/* Every cell of the crash table on the real state machine. CRASH_SEEDS=from:to for other
+ * seeds than the first five. */
+#include "tests/harness/seeds.h"
 #include "tests/harness/tap.h"
 #include "tests/sim/crash_run.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 
-static uint64_t seeds = 5;
+static uint64_t first, end;
 static unsigned cells, runs;
 
 static void run_cell(struct crash_case c, const char *name)
@@ -18,7 +17,7 @@ static void run_cell(struct crash_case c, const char *name)
         return;
     }
     cells++;
-    for (uint64_t seed = 1; seed <= seeds; seed++) {
+    for (uint64_t seed = first; seed < end; seed++) {
         for (int other = 0; other < 2; other++) {
             char flaw[200];
             c.seed = seed;
@@ -61,11 +60,7 @@ static void beside_a_replica(void)
 
 int main(void)
 {
-    const char *text = getenv("CRASH_SEEDS");
-    if (text != NULL && !parse_u64(text, 1000000, &seeds)) {
-        (void)printf("Bail out! CRASH_SEEDS is not a number\n");
-        return 2;
-    }
+    seeds_read("CRASH_SEEDS", 1, 6, &first, &end);
     RUN(a_move);
     RUN(beside_a_replica);
     (void)printf("# %u cells, %u runs\n", cells, runs);
