@@ -30,6 +30,17 @@ static void elect(struct crash *c)
     (void)crash_until(c, is_led);
 }
 
+/* What is on the network is lost. */
+static void lose(struct sim *s, enum event_kind kind)
+{
+    for (uint32_t i = 0; i < s->heap_count; i++) {
+        if (s->heap[i].kind == kind) {
+            s->heap[i].kind = EV_DUAL_ACK; /* of nothing */
+            s->heap[i].operation = 0;
+        }
+    }
+}
+
 static bool has_lapsed(const struct crash *c)
 {
     return node(c, c->dead)->ended;
@@ -38,6 +49,7 @@ static bool has_lapsed(const struct crash *c)
 static void die(struct crash *c, unsigned n)
 {
     c->dead = n;
+    lose(c->s, EV_PUT); /* a registration that comes late would be another event */
     node_crash(c->s, n);
     c->s->procs[n].retry_at = UINT64_MAX;
     if (!crash_until(c, has_lapsed)) {
@@ -59,6 +71,7 @@ static void restart(struct crash *c, unsigned n)
 {
     bool source = n == c->source;
     c->session = node(c, n)->session;
+    lose(c->s, EV_PUT);
     node_crash(c->s, n);
     c->s->procs[n].retry_at = c->s->now + sim_below(c->s, SECOND);
     if (!crash_until(c, source ? source_is_back : destination_is_back)) {
@@ -90,17 +103,6 @@ static void go_on_until_left(struct crash *c)
     c->s->held = false;
     (void)crash_until(c, has_left);
     c->s->held = true;
-}
-
-/* What is on the network is lost. */
-static void lose(struct sim *s, enum event_kind kind)
-{
-    for (uint32_t i = 0; i < s->heap_count; i++) {
-        if (s->heap[i].kind == kind) {
-            s->heap[i].kind = EV_DUAL_ACK; /* of nothing */
-            s->heap[i].operation = 0;
-        }
-    }
 }
 
 static void damage(struct crash *c)
