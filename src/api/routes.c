@@ -87,6 +87,9 @@ static const struct api_route routes[] = {
     {API_POST, OPERATION "/finish-validation", h_operation_finish_validation, NULL, MUTATES},
     {API_POST, OPERATION "/promote-candidate", h_operation_promote, NULL, MUTATES_BY},
 
+    {API_GET, "/v1/balancer", h_balancer_get, NULL, READS},
+    {API_PATCH, "/v1/balancer", h_balancer_patch, NULL, PATCHES},
+
     {API_GET, "/v1/commands/{key}", h_command_get, NULL, READS},
     {API_GET, "/v1/audit", h_audit, page_params, READS},
     {API_GET, "/v1/backup", h_backup, NULL, READS},

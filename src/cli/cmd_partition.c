@@ -117,6 +117,8 @@ static int move_run(struct cli *c)
         (void)json_object_set_new(body, "empty", json_true());
     }
     body_number(body, c, "max_bytes_per_s");
+    body_number(body, c, "size_bytes");
+    body_number(body, c, "live_bytes_per_s");
     body_text(body, c, "reason");
     body_expect(body, c);
     int code = cli_write(c, "POST", &t, body, &answer);
@@ -280,6 +282,9 @@ static const struct cli_flag move_flags[] = {
     {"to", "NODE", "The new primary", ARGS_TEXT, 0, true, false},
     {"empty", NULL, "It holds no data: reassign it at once", ARGS_SWITCH, 0, false, false},
     {"max-bytes-per-s", "N", "Copy no faster", ARGS_NUMBER, 0, false, false},
+    {"size-bytes", "N", "How large it is, for the plan", ARGS_NUMBER, 0, false, false},
+    {"live-bytes-per-s", "N", "How fast it changes, for the plan and the budgets", ARGS_NUMBER, 0,
+     false, false},
     CMD_FLAG_REASON,
     CMD_FLAG_WAIT,
     CLI_FLAG_EXPECT_EPOCH,

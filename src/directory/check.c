@@ -3,7 +3,7 @@
  * nothing is taken from an index that is itself in question. Rules: docs/ARCHITECTURE.md,
  * "Invariants". */
 #include "base/mem.h"
-#include "directory/operation.h"
+#include "directory/budget_internal.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -487,6 +487,10 @@ static void check_rest(struct checker *c)
         if (why != NULL) {
             wrong(c, "operation %" PRIu64 ": %s", o->id, why);
         }
+    }
+    const char *budgets = check_budgets(v);
+    if (budgets != NULL) {
+        wrong(c, "%s", budgets);
     }
     check_duties(c);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What holds between operations, partitions and duties at every revision (check.c has the rest).
  * Gives what is wrong with one of them, or NULL. */
-#include "directory/operation.h"
+#include "directory/budget_internal.h"
 
 static bool is_open(const struct dir_operation *o)
 {
@@ -98,6 +98,9 @@ const char *check_operation(const struct dir_view *v, const struct dir_operation
         if (at < 0 || p->replicas[at].role != DIR_ROLE_JOINING || p->replicas[at].copy != o->copy) {
             return "its candidate is not there";
         }
+    }
+    if ((wrong = check_reservation(o)) != NULL) {
+        return wrong;
     }
     if (o->stage == DIR_STAGE_CLEANUP && duty_of_operation(v, o) == NULL) {
         return "nobody has to clean up";

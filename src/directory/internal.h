@@ -67,6 +67,8 @@ void counts_close(struct counts *c);
     X(nodes)                                                                                       \
     X(servers)                                                                                     \
     X(operations)                                                                                  \
+    X(queued)                                                                                      \
+    X(usage)                                                                                       \
     X(by_node)                                                                                     \
     X(duties)                                                                                      \
     X(duties_by_node)                                                                              \
@@ -230,6 +232,8 @@ enum err_code apply_operation_admit(struct apply *a) MUST_CHECK;
 enum err_code apply_operation_report(struct apply *a) MUST_CHECK;
 enum err_code apply_operation_verb(struct apply *a) MUST_CHECK;
 enum err_code apply_operation_timeout(struct apply *a) MUST_CHECK;
+enum err_code apply_operation_release(struct apply *a) MUST_CHECK;
+enum err_code apply_balancer_patch(struct apply *a) MUST_CHECK;
 
 /* ERR_PARTITION_BUSY with the operation that holds p. */
 enum err_code operation_check_free(struct apply *a, struct dir_partition *p) MUST_CHECK;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operations: their rows, and the steps from one stage to another. Which steps there may be is one
  * table; what each does to the partition is in moving_*(). */
-#include "directory/operation.h"
+#include "directory/budget_internal.h"
 
 #include "base/assert.h"
 #include "base/mem.h"
@@ -51,6 +51,8 @@ note_stage(struct apply *a, struct dir_operation *o, enum dir_stage stage, const
     o->stage = (uint8_t)stage;
     o->stage_since_ms = a->s->time_ms;
     o->stage_revision = a->rev;
+    o->stage_bytes = o->bytes_done;
+    budget_on_stage(a->s, o);
     s->stage = (uint8_t)stage;
     s->at_ms = a->s->time_ms;
     s->revision = a->rev;
@@ -486,7 +488,7 @@ void moving_cutover(struct moving *m, uint64_t start_position)
 /* The row of the move back, which begins with the source's copy as its candidate. */
 static uint64_t begin_reverse(struct moving *m, const struct dir_replica *candidate)
 {
-    const struct dir_operation *o = m->o;
+    struct dir_operation *o = m->o;
     struct dir_operation like = {
         .kind = DIR_OPERATION_MOVE,
         .source = o->destination,
@@ -506,6 +508,7 @@ static uint64_t begin_reverse(struct moving *m, const struct dir_replica *candid
     note_stage(m->a, back, DIR_STAGE_QUEUED, m->by);
     note_stage(m->a, back, DIR_STAGE_CATCH_UP, m->by);
     back->state = DIR_OPERATION_RUNNING;
+    budget_reverse(o, back);
     return operation_put(m->a, back)->id;
 }
 

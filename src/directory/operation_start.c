@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How operations begin: asked for, then admitted. */
-#include "directory/operation.h"
+#include "directory/budget_internal.h"
 
 #include "base/assert.h"
 
@@ -162,7 +162,10 @@ check_start(struct apply *a, struct dir_partition *p, struct operation_request *
     if (m->has_range) {
         return err_set_at(&a->err, ERR_NEEDS_STAGED_MOVE, "/range", "split the partition first");
     }
-    enum err_code code = apply_expect_epoch(a, p, m->has_expect_epoch, m->expect_epoch);
+    enum err_code code = budget_check_start(a);
+    if (code == ERR_OK) {
+        code = apply_expect_epoch(a, p, m->has_expect_epoch, m->expect_epoch);
+    }
     if (code == ERR_OK) {
         code = find_request(a, r);
     }
@@ -183,6 +186,10 @@ describe(const struct apply *a, const struct dir_partition *p, const struct oper
         .source = r->owner->id,
         .destination = r->to != NULL ? r->to->id : 0,
         .max_bytes_per_s = m->max_bytes_per_s,
+        .has_size = m->has_size_bytes,
+        .size_bytes = m->has_size_bytes ? m->size_bytes : 0,
+        .has_live = m->has_live_bytes_per_s,
+        .live_bytes_per_s = m->has_live_bytes_per_s ? m->live_bytes_per_s : 0,
         .class_of = m->class_,
     };
     bool from_primary = r->from == NULL || r->from == r->owner;
@@ -203,6 +210,7 @@ static void begin(struct moving *m)
 {
     struct dir_operation *o = m->o;
     m->o->epoch_before = m->like->epoch;
+    budget_reserve(m->a->s, m->o);
     if (o->kind == DIR_OPERATION_REMOVE_REPLICA) {
         moving_cleanup(m);
         return;
@@ -261,11 +269,12 @@ static bool owes_for(const struct dir_view *s, uint64_t node, uint64_t partition
     return false;
 }
 
-static const char *
-why_not_yet(const struct apply *a, const struct dir_operation *o, const struct dir_partition *p)
+const char *operation_not_yet(const struct dir_view *v,
+                              const struct dir_operation *o,
+                              const struct dir_partition *p)
 {
-    const struct dir_node *s = view_primary(a->s, p);
-    const struct dir_node *d = o->destination != 0 ? view_node_by_id(a->s, o->destination) : NULL;
+    const struct dir_node *s = view_primary(v, p);
+    const struct dir_node *d = o->destination != 0 ? view_node_by_id(v, o->destination) : NULL;
     if (s == NULL || s->id != o->source || s->session != p->session || !view_node_is_live(s)) {
         return "its source has no session";
     }
@@ -283,8 +292,7 @@ why_not_yet(const struct apply *a, const struct dir_operation *o, const struct d
                                           : at >= 0) {
         return "its destination has another copy than when it was asked for";
     }
-    return owes_for(a->s, d->id, p->id) ? "its destination has to delete an older copy first"
-                                        : NULL;
+    return owes_for(v, d->id, p->id) ? "its destination has to delete an older copy first" : NULL;
 }
 
 enum err_code apply_operation_admit(struct apply *a)
@@ -300,9 +308,9 @@ enum err_code apply_operation_admit(struct apply *a)
     if (o->state != DIR_OPERATION_QUEUED || o->attempt != m->attempt || p == NULL) {
         return ERR_OK; /* it has moved on */
     }
-    const char *why = why_not_yet(a, o, p);
-    if (why != NULL) {
-        return err_set(&a->err, ERR_NO_DESTINATION, "not yet: %s", why);
+    struct dir_waiting w;
+    if (dir_budget_waits(a->s, o, &w)) {
+        return err_set(&a->err, w.code, "not yet: %s", w.detail);
     }
     struct moving moving;
     moving_open(&moving, a, p, "directory");

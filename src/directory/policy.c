@@ -52,7 +52,7 @@ static uint64_t otherwise(const struct dir_settings *s, enum dir_policy_value wh
     case DIR_POLICY_FENCE_MAX_MS:
         return s->fence_max_ms;
     case DIR_POLICY_RELEASE_MS:
-        return 60000;
+        return s->budgets.release_ms;
     case DIR_POLICY_REQUIRE_WARM:
     case DIR_POLICY_REVERSE_REPLICATION:
     case DIR_POLICY_VALUES:

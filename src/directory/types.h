@@ -288,6 +288,45 @@ enum dir_class {
     DIR_CLASS_UNAVAILABLE = 900
 };
 
+/* What operations share, and what is limited (directory/budget.h). They are numbers in commands:
+ * only ever added. */
+enum dir_budget {
+    DIR_BUDGET_SOURCE = 1, /* a node that bytes come from */
+    DIR_BUDGET_DESTINATION,
+    DIR_BUDGET_RACK, /* a value of the node label of this name, as the next two */
+    DIR_BUDGET_ZONE,
+    DIR_BUDGET_DEVICE,
+    DIR_BUDGET_CLUSTER,
+    DIR_BUDGET_TRANSFER, /* a node whose role changes without bytes that flow */
+    DIR_BUDGETS = DIR_BUDGET_TRANSFER
+};
+
+#define DIR_BUDGET_COMPUTED UINT64_MAX /* of the cluster: by the number of nodes */
+
+struct dir_budget_limit {
+    uint64_t moves, bytes_per_s; /* at a time */
+};
+
+struct dir_budgets {
+    struct dir_budget_limit limits[DIR_BUDGETS + 1]; /* by enum dir_budget */
+    uint64_t reserve_percent; /* of each, for classes from DIR_CLASS_UNDER_REPLICATED on alone */
+    uint64_t release_ms;      /* in which a reservation steps down */
+};
+
+enum { DIR_RELEASE_STEPS = 4, DIR_RESERVED_LABELS = 3 };
+
+/* What an operation has taken of the budgets, by the labels that its nodes had then. */
+struct dir_reservation {
+    uint64_t source, destination; /* nodes by id, 0 for none; of a transfer, both ends */
+    uint64_t bytes_per_s;         /* before it began to step down */
+    uint8_t moves;                /* 1, or 0: it holds nothing */
+    uint8_t step;                 /* of DIR_RELEASE_STEPS, that have been given back */
+    bool transfer;
+    bool releasing; /* its work is done: an operator's next move does not wait for it */
+    char source_labels[DIR_RESERVED_LABELS][DIR_NAME_MAX + 1]; /* rack, zone, device; "": none */
+    char destination_labels[DIR_RESERVED_LABELS][DIR_NAME_MAX + 1];
+};
+
 enum dir_operation_state {
     DIR_OPERATION_QUEUED = 1,
     DIR_OPERATION_RUNNING,
@@ -389,6 +428,10 @@ struct dir_operation {
     uint64_t applied_position, lag_bytes, from_position, validate_at, final_position, checksum;
     uint64_t open_operations, stale_reads, old_epoch_writes, deleted_bytes;
     uint64_t max_bytes_per_s, rate_bytes_per_s; /* asked for; as reserved */
+    bool has_size, has_live;                    /* whoever asked said how large, how busy it is */
+    uint64_t size_bytes, live_bytes_per_s;
+    uint64_t stage_bytes; /* bytes_done when the stage began */
+    struct dir_reservation reserved;
     struct dir_evidence source_says, destination_says;
     char snapshot[DIR_SNAPSHOT_MAX + 1];
     char attention_code[DIR_NAME_MAX + 1]; /* "" when nobody is needed */
@@ -436,6 +479,8 @@ const char *dir_role_name(enum dir_role role);
 const char *dir_state_name(enum dir_state_of state);
 const char *dir_stage_name(enum dir_stage stage);                  /* "COPY" */
 const char *dir_operation_kind_name(enum dir_operation_kind kind); /* "add_replica" */
+/* "operator": of what lies between two, the lower one's. */
+const char *dir_class_name(uint32_t class_of);
 const char *dir_operation_state_name(enum dir_operation_state state);
 
 #endif

@@ -19,7 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NODES = 4, ROUNDS = 6, COMMANDS = 1500, IDS = 1 << 18 };
+enum { NODES = 4, ROUNDS = 24, COMMANDS = 1500, IDS = 1 << 18 };
 
 static struct world w;
 static struct tap_rand rng;
