@@ -116,7 +116,7 @@ $(CLIENT_SO): $(CLIENT_OBJ)
 # --- examples/shardkv: a data node and its load generator, on the client library alone ---
 
 SHARDKV_LIBS  = $(shell pkg-config --libs libmicrohttpd sqlite3) $(CLIENT_LIBS) -lpthread
-SHARDKV_NODE := $(call obj,$(filter-out examples/shardkv/load.c,$(wildcard examples/shardkv/*.c)))
+SHARDKV_NODE := $(call obj,$(filter-out examples/shardkv/load%.c,$(wildcard examples/shardkv/*.c)))
 
 .PHONY: shardkv
 shardkv: $(B)/shardkv $(B)/shardkv-load ## The example of a data node, and its load generator
@@ -125,7 +125,7 @@ $(B)/shardkv: $(SHARDKV_NODE) $(B)/libcadastre.a
 	@echo "  LD   $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(SHARDKV_LIBS)
 
-$(B)/shardkv-load: $(call obj,examples/shardkv/load.c) $(B)/libcadastre.a
+$(B)/shardkv-load: $(call obj,$(wildcard examples/shardkv/load*.c)) $(B)/libcadastre.a
 	@echo "  LD   $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(CLIENT_LIBS) -lpthread
 
@@ -167,7 +167,7 @@ $(B)/libcadastrecli.a: $(call obj,$(filter-out src/cli/main.c,$(CLI_SRC)))
 	@rm -f $@
 	$(Q)ar rcs $@ $^
 
-$(B)/tests/unit/shardkv_kv_test: $(B)/examples/shardkv/kv.o
+$(B)/tests/unit/shardkv_kv_test: $(addprefix $(B)/examples/shardkv/,kv.o kv_change.o kv_copy.o)
 $(TEST_BINS) $(TEST_PROGS): $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastrecli.a $(B)/libcadastreclient.a $(B)/libcadastred.a
 	@echo "  LD   $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $< $(filter $(B)/examples/%.o,$^) $(TEST_LIB_OBJ) $(TAP_OBJ) $(B)/libcadastrecli.a \

@@ -48,6 +48,17 @@ static void put_progress(struct buf *b, const struct dir_operation *op, uint64_t
         op->bytes_done, op->bytes_total, op->chunk, op->lag_bytes, rate, copy_eta_ms(op, rate));
 }
 
+/* What the agents counted. */
+static void put_reported(struct buf *b, const struct dir_operation *op)
+{
+    buf_printf(b,
+               ",\"reported\":{\"checksum_failures\":%" PRIu64 ",\"open_operations\":%" PRIu64
+               ",\"stale_reads\":%" PRIu64 ",\"old_epoch_writes\":%" PRIu64
+               ",\"deleted_bytes\":%" PRIu64 "}",
+               op->checksum_failures, op->open_operations, op->stale_reads, op->old_epoch_writes,
+               op->deleted_bytes);
+}
+
 static void put_stages(struct buf *b, const struct dir_operation *op)
 {
     buf_put_str(b, ",\"stages\":[");
@@ -105,6 +116,7 @@ void operation_put_open(struct buf *b, const struct dir_operation *op)
     put_other(b, "reverses", op->reverses);
     put_other(b, "reversed_by", op->reversed_by);
     put_progress(b, op, clock_wall_ms());
+    put_reported(b, op);
     put_stages(b, op);
     put_attention(b, op);
     buf_printf(b, ",\"rollback\":\"%s\"", operation_past_cutover(op) ? "forward_only" : "safe");

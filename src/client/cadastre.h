@@ -271,7 +271,11 @@ struct cadastre_member {
     char node[CADASTRE_NAME_MAX + 1];
     char address[CADASTRE_ADDRESS_MAX + 1];
     uint64_t session;
+    /* Of a must_have: SYNC, or JOINING of a destination, which no insync can drop; else NONE. */
+    enum cadastre_role role;
 };
+
+enum { CADASTRE_PARENTS_MAX = 2 };
 
 /* An order of the directory. What is not in it is "", CADASTRE_NONE, NULL or 0 by its type. */
 struct cadastre_task {
@@ -292,6 +296,10 @@ struct cadastre_task {
     size_t start_len, end_len;
     const struct cadastre_member *must_have; /* owned by the task; this node is not in it */
     size_t must_have_count;
+    /* GRANT: the retired partitions whose data this one's came out of, by a split or a merge: this
+     * node's copy is made of its copies of those, which stop being written before. */
+    uint64_t parents[CADASTRE_PARENTS_MAX];
+    size_t parent_count;
     /* A replica cuts its log to this before it counts. Of a stage: up to here the destination's log
      * is the source's, from where a move back catches up. */
     uint64_t start_position;
@@ -348,7 +356,9 @@ struct cadastre_agent_callbacks {
     /* Once for every (operation, attempt, stage, revision). Do the stage's work and report. */
     void (*stage)(void *arg, struct cadastre_partition *p, const struct cadastre_task *task);
     /* Delete the copy `task->copy` and no other, then cadastre_agent_cleaned(). Not called for a
-     * copy that the present grant names. */
+     * copy that the present grant names. A task with an operation is what that one waits for in its
+     * stage CLEANUP: cadastre_agent_report() with old_epoch_writes and deleted_bytes, once
+     * cadastre_agent_set_copy() has forgotten the copy, completes both. */
     void (*cleanup)(void *arg, struct cadastre_partition *p, const struct cadastre_task *task);
     cadastre_event_fn event;
 };

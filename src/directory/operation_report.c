@@ -139,6 +139,10 @@ static enum err_code on_copy(struct moving *m, const struct report *r)
 {
     const Cadastre__OperationReport *in = r->m;
     struct dir_operation *o = m->o;
+    if (in->gap) { /* the source has that snapshot no more */
+        moving_back(m, DIR_STAGE_SNAPSHOT, true);
+        return ERR_OK;
+    }
     if (!gave(r, DIR_REPORT_CHUNK | DIR_REPORT_BYTES_DONE)) {
         return missing(m->a, "/chunk");
     }

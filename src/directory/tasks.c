@@ -48,7 +48,8 @@ static void put_must_have(const struct feed *f, const struct dir_partition *p, s
         if (p->replicas[i].role == DIR_ROLE_SYNC ||
             (dual && p->replicas[i].role == DIR_ROLE_JOINING)) {
             const struct dir_node *n = view_node_by_id(f->v, p->replicas[i].node);
-            t->must_have[t->must_have_count++] = (struct dir_task_peer){n, n->session};
+            t->must_have[t->must_have_count++] =
+                (struct dir_task_peer){n, n->session, p->replicas[i].role};
             newest(&t->revision, n->session);
             newest(&t->revision, n->route_revision);
         }
@@ -125,6 +126,13 @@ static void put_revoke(struct feed *f, const struct dir_task *of)
     (void)emit(f, &t);
 }
 
+/* The one that waits for this duty, and no other. */
+static const struct dir_operation *waits_for(const struct dir_view *v, const struct dir_duty *d)
+{
+    const struct dir_operation *o = d->operation != 0 ? view_operation(v, d->operation) : NULL;
+    return o != NULL && o->stage == DIR_STAGE_CLEANUP && o->leaving == d->node ? o : NULL;
+}
+
 static void put_duties(struct feed *f)
 {
     const struct dir_duty *d;
@@ -145,6 +153,7 @@ static void put_duties(struct feed *f)
             .session = f->node->session,
             .copy = d->copy,
             .duty = d->id,
+            .operation = waits_for(f->v, d),
         };
         newest(&t.revision, f->node->session);
         if (f->since > 0 && (p == NULL || partition_copy_on(p, f->node->id) < 0)) {

@@ -57,9 +57,19 @@ static uint64_t epoch_on_disk(const struct cadastre_task *t)
     return epoch;
 }
 
+static const char *show_parents(const struct cadastre_task *t, char *out, size_t size)
+{
+    size_t at = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < t->parent_count && at < size; i++) {
+        at += (size_t)snprintf(out + at, size - at, "%s%" PRIu64, i > 0 ? "," : "", t->parents[i]);
+    }
+    return out;
+}
+
 static void show(const char *what, struct cadastre_partition *p, const struct cadastre_task *t)
 {
-    char must[LINE_SIZE] = "";
+    char must[LINE_SIZE] = "", parents[LINE_SIZE];
     size_t at = 0;
     for (size_t i = 0; i < t->must_have_count && at < sizeof must; i++) {
         at += (size_t)snprintf(must + at, sizeof must - at, "%s\"%s:%" PRIu64 "\"",
@@ -70,13 +80,16 @@ static void show(const char *what, struct cadastre_partition *p, const struct ca
         ",\"revision\":%" PRIu64 ",\"session\":%" PRIu64 ",\"role\":%d,\"epoch\":%" PRId64
         ",\"disk\":%" PRIu64 ",\"fenced\":%s,\"may\":%s,\"operation\":\"%s\",\"attempt\":%" PRId64
         ",\"stage\":%d,\"stage_name\":\"%s\",\"source\":%s,\"copy\":%" PRId64
-        ",\"start\":\"%.*s\",\"end\":\"%.*s\",\"open\":%s,\"peer\":\"%s %s\",\"must\":[%s]}",
+        ",\"start\":\"%.*s\",\"end\":\"%.*s\",\"open\":%s,\"peer\":\"%s %s\",\"must\":[%s],"
+        "\"parents\":[%s],\"roles\":%d}",
         keep(t), what, t->id, t->keyspace, t->partition, t->revision, t->session, (int)t->role,
         (int64_t)t->epoch, epoch_on_disk(t), t->fenced ? "true" : "false",
         cadastre_may_write(agent, p, t->epoch) ? "true" : "false", t->operation,
         (int64_t)t->attempt, (int)t->stage, t->stage_name, t->is_source ? "true" : "false",
         (int64_t)t->copy, (int)t->start_len, (const char *)t->start, (int)t->end_len,
-        (const char *)t->end, t->end_open ? "true" : "false", t->peer.node, t->peer.address, must);
+        (const char *)t->end, t->end_open ? "true" : "false", t->peer.node, t->peer.address, must,
+        show_parents(t, parents, sizeof parents),
+        t->must_have_count > 0 ? (int)t->must_have[0].role : 0);
 }
 
 static void on_session(void *arg, enum cadastre_session_event event, uint64_t session)

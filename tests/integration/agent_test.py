@@ -438,6 +438,23 @@ def stages_are_handed_over_once():
 
 
 @test
+def what_is_revoked_ends_before_its_parts_begin():
+    with Plane() as p, Driver() as d:
+        p.agent(d)
+        g = p.grant(partition=5)
+        wait_for(lambda: may(d, g["epoch"], 5), "the right to write")
+        with p.moved:  # both of one revision, as a split is
+            p.revision += 1
+            part = {**g, "partition": 6, "revision": p.revision, "epoch": p.revision, "parents": [5],
+                    "must_have": [{"node": "n2", "session": 4, "role": "joining", "address": "a:1"}]}
+            p.tasks = [part, {**g, "kind": "revoke", "revision": p.revision}]
+            p.moved.notify_all()
+        seen = await_task(d, "grant", partition=6)
+        equal((seen["parents"], seen["roles"]), ([5], 4))
+        equal([(t["what"], t["partition"]) for t in tasks_of(d)][-2:], [("revoke", 5), ("grant", 6)])
+
+
+@test
 def a_cleanup_spares_the_copy_in_use():
     with Plane() as p, Driver() as d:
         p.agent(d)

@@ -290,6 +290,19 @@ static void end_session(const char *node)
 
 /* --- the whole way --- */
 
+static bool collect(void *arg, const struct dir_task *t)
+{
+    struct dir_task *out = arg;
+    out[t->kind] = *t;
+    return true;
+}
+
+static void collect_tasks(const char *node, struct dir_task got[DIR_TASK_CLEANUP + 1])
+{
+    memset(got, 0, sizeof got[0] * (DIR_TASK_CLEANUP + 1));
+    (void)dir_tasks(world_state(&w), agent_node(&w, node), 0, collect, got);
+}
+
 static void a_move_goes_all_the_way(void)
 {
     open_world(0);
@@ -321,6 +334,9 @@ static void a_move_goes_all_the_way(void)
     CHECK(it()->stage == DIR_STAGE_CLEANUP && part()->operation == 0 && role_on("n1") == 0);
     CHECK_STR(it()->attention_code, "");
     CHECK(has_duty("n1"));
+    struct dir_task got[DIR_TASK_CLEANUP + 1];
+    collect_tasks("n1", got);
+    CHECK(got[DIR_TASK_CLEANUP].operation == it()); /* which waits for it */
     m = report("n1");
     m.has = DIR_REPORT_OLD_EPOCH_WRITES;
     CHECK_U64(tell(&m)->err.code, ERR_OK);
@@ -401,6 +417,22 @@ static void a_gap_begins_at_the_snapshot_again(void)
     (void)tell(&m);
     CHECK(it()->stage == DIR_STAGE_SNAPSHOT && it()->attempt == 2 && it()->copy > old);
     CHECK(has_duty("n2") && it()->snapshot[0] == '\0');
+    close_world();
+}
+
+/* The source restarted without it, or made another in its place. */
+static void a_lost_snapshot_is_made_again(void)
+{
+    at(DIR_STAGE_COPY, 0);
+    uint64_t old = it()->copy;
+    Cadastre__OperationReport m = report("n2");
+    m.gap = true;
+    CHECK_U64(tell(&m)->err.code, ERR_OK);
+    CHECK(it()->stage == DIR_STAGE_SNAPSHOT && it()->attempt == 2 && it()->copy > old);
+    CHECK(has_duty("n2") && it()->snapshot[0] == '\0');
+    struct dir_task got[DIR_TASK_CLEANUP + 1];
+    collect_tasks("n2", got);
+    CHECK(got[DIR_TASK_CLEANUP].copy == old && got[DIR_TASK_CLEANUP].operation == NULL);
     close_world();
 }
 
@@ -947,19 +979,6 @@ static void a_way_back_may_be_given_up(void)
     close_world();
 }
 
-static bool collect(void *arg, const struct dir_task *t)
-{
-    struct dir_task *out = arg;
-    out[t->kind] = *t;
-    return true;
-}
-
-static void collect_tasks(const char *node, struct dir_task got[DIR_TASK_CLEANUP + 1])
-{
-    memset(got, 0, sizeof got[0] * (DIR_TASK_CLEANUP + 1));
-    (void)dir_tasks(world_state(&w), agent_node(&w, node), 0, collect, got);
-}
-
 static void in_the_window_the_source_may_follow(void)
 {
     struct dir_task got[DIR_TASK_CLEANUP + 1];
@@ -1189,6 +1208,7 @@ static void tasks_say_what_each_side_does(void)
     CHECK(got[DIR_TASK_STAGE].operation == it() && got[DIR_TASK_STAGE].is_source);
     CHECK_STR(got[DIR_TASK_STAGE].peer->name, "n2");
     CHECK(got[DIR_TASK_GRANT].must_have_count == 1);
+    CHECK(got[DIR_TASK_GRANT].must_have[0].role == DIR_ROLE_JOINING);
     to_stage(DIR_STAGE_FENCE);
     memset(got, 0, sizeof got);
     (void)dir_tasks(world_state(&w), agent_node(&w, "n1"), 0, collect, got);
@@ -1208,6 +1228,7 @@ int main(void)
     RUN(headroom_is_asked_for);
     RUN(damaged_chunks_abort);
     RUN(a_gap_begins_at_the_snapshot_again);
+    RUN(a_lost_snapshot_is_made_again);
     RUN(lag_keeps_it_in_catch_up);
     RUN(joined_only_after_both_sides);
     RUN(passed_positions_move_away);
