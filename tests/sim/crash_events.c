@@ -288,6 +288,30 @@ static void fill_disk(struct crash *c)
     c->s->held = true;
 }
 
+static void spend_everything(struct crash *c)
+{
+    static const uint32_t budgets[] = {DIR_BUDGET_SOURCE, DIR_BUDGET_DESTINATION,
+                                       DIR_BUDGET_CLUSTER};
+    enum { COUNT = sizeof budgets / sizeof budgets[0] };
+    Cadastre__BudgetLimit limits[COUNT], *pointers[COUNT];
+    Cadastre__BalancerPatch m;
+    cadastre__balancer_patch__init(&m);
+    for (size_t i = 0; i < COUNT; i++) {
+        cadastre__budget_limit__init(&limits[i]);
+        limits[i].budget = budgets[i];
+        limits[i].has_moves = true;
+        pointers[i] = &limits[i];
+    }
+    m.n_limits = COUNT;
+    m.limits = pointers;
+    const struct dir_result *r =
+        world_do(&c->s->world, CADASTRE__COMMAND__BODY_BALANCER_PATCH, &m);
+    if (r->err.code != ERR_OK) {
+        crash_wrong(c, "the budgets were not lowered: %s", r->err.detail);
+    }
+    sim_commanded(c->s);
+}
+
 void crash_inject(struct crash *c)
 {
     struct sim *s = c->s;
@@ -345,6 +369,8 @@ void crash_inject(struct crash *c)
         remove_node(c, c->destination);
         break;
     case CRASH_BUDGET_ZERO:
+        spend_everything(c);
+        break;
     case CRASH_EVENTS:
         break;
     case CRASH_NO_HEADROOM:

@@ -154,12 +154,12 @@ void crash_compare(struct crash *c, const struct crash_state *was)
 
 /* --- how it ends --- */
 
-/* Ended, or waiting for what is said: a person, a node that is away. */
+/* Ended, or waiting for what is said: a person, a node that is away, room in a budget. */
 static bool is_settled(const struct crash *c)
 {
     const struct dir_operation *o = leader_operation(c->s);
     const struct sim *s = c->s;
-    bool gone = c->dead < NODES;
+    bool gone = c->dead < NODES || c->of->event == CRASH_BUDGET_ZERO;
     if (o->state >= DIR_OPERATION_DONE || o->attention_code[0] != '\0') {
         return true;
     }
