@@ -304,8 +304,7 @@ static void spend_everything(struct crash *c)
     }
     m.n_limits = COUNT;
     m.limits = pointers;
-    const struct dir_result *r =
-        world_do(&c->s->world, CADASTRE__COMMAND__BODY_BALANCER_PATCH, &m);
+    const struct dir_result *r = world_do(&c->s->world, CADASTRE__COMMAND__BODY_BALANCER_PATCH, &m);
     if (r->err.code != ERR_OK) {
         crash_wrong(c, "the budgets were not lowered: %s", r->err.detail);
     }

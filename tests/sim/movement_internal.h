@@ -103,7 +103,6 @@ struct proc {
     dir_rev session, acted;
     uint64_t lease_until; /* on the node's clock */
     uint64_t next_beat, next_poll, next_send;
-    bool registering;
     uint64_t retry_at;
     bool granted, fenced;
     uint64_t epoch, changed, copy;
@@ -197,9 +196,7 @@ struct sim {
     uint64_t trouble_at, trouble_seen; /* seen: the stage that has drawn its lot */
     unsigned trouble_node;
     bool trouble_kills;
-    struct said last_said; /* of the report that was last taken, and whose */
-    struct event last_report;
-    bool bad_sum;                     /* the destination's next copied entry is damaged */
+    struct event last_report;         /* that was taken */
     uint64_t entry_bytes, entry_wait; /* sizes and rates as data: of an entry; its copy takes */
     uint64_t write_every;             /* 0: at random */
 };
