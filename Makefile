@@ -157,7 +157,7 @@ TEST_SRC  := $(wildcard tests/unit/*_test.c tests/property/*_test.c tests/sim/*_
 TEST_BINS := $(patsubst %.c,$(B)/%,$(TEST_SRC))
 # Programs for longer runs than a test may take, and the server that shows src/raft alone.
 TEST_PROGS := $(B)/tests/sim/raft_fuzz $(B)/tests/harness/counter_server $(B)/tests/model/check \
-              $(B)/tests/harness/writers_check
+              $(B)/tests/harness/writers_check $(B)/tests/sim/drill
 # Helpers that several tests share: any tests/<kind>/*.c that is neither a test nor such a program.
 TEST_LIB_SRC := $(filter-out %_test.c tests/harness/tap.c $(patsubst $(B)/%,%.c,$(TEST_PROGS)),$(wildcard tests/unit/*.c tests/property/*.c tests/sim/*.c tests/model/*.c tests/harness/*.c))
 TEST_LIB_OBJ := $(call obj,$(TEST_LIB_SRC))
@@ -293,6 +293,14 @@ SEEDS ?= 0:5000
 raft-fuzz: $(B)/tests/sim/raft_fuzz ## Random schedules of guarded libraft, SEEDS=from:to
 	$< --servers 3 --seeds $(SEEDS)
 	$< --servers 5 --seeds $(SEEDS)
+
+.PHONY: moves crash drill
+moves: $(B)/tests/sim/moves_sim_test ## Moves of simulated data nodes, MOVES_SEEDS=from:to
+	MOVES_SEEDS=$(or $(MOVES_SEEDS),1:5001) $<
+crash: $(B)/tests/sim/crash_machine_test ## Each event in each stage of an operation, CRASH_SEEDS=from:to of each
+	CRASH_SEEDS=$(or $(CRASH_SEEDS),1:201) $<
+drill: $(B)/tests/sim/drill ## The four crash points of a move of 512 GiB: who has the authority, and what becomes of it
+	@$<
 
 .PHONY: model
 model: $(B)/tests/model/check ## The protocol's model, and that each of its mutants is caught (2 GB of memory)

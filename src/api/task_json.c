@@ -26,18 +26,6 @@ static void put_range(struct buf *b, const struct dir_task *t)
     }
 }
 
-/* Whose copies these are, if they were of other ids before. */
-static void put_parents(struct buf *b, const struct dir_partition *p)
-{
-    const uint64_t *parents = dir_partition_parents(p);
-    for (unsigned i = 0; i < p->parent_count; i++) {
-        buf_printf(b, "%s%" PRIu64, i == 0 ? ",\"parents\":[" : ",", parents[i]);
-    }
-    if (p->parent_count > 0) {
-        buf_put_u8(b, ']');
-    }
-}
-
 static void put_must_have(struct buf *b, const struct dir_task *t)
 {
     buf_put_str(b, ",\"must_have\":[");

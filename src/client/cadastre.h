@@ -276,8 +276,6 @@ struct cadastre_member {
     enum cadastre_role role;
 };
 
-enum { CADASTRE_PARENTS_MAX = 2 };
-
 /* An order of the directory. What is not in it is "", CADASTRE_NONE, NULL or 0 by its type. */
 struct cadastre_task {
     char id[CADASTRE_ID_MAX + 1];
@@ -297,10 +295,6 @@ struct cadastre_task {
     size_t start_len, end_len;
     const struct cadastre_member *must_have; /* owned by the task; this node is not in it */
     size_t must_have_count;
-    /* GRANT: the retired partitions whose data this one's came out of, by a split or a merge: this
-     * node's copy is made of its copies of those, which stop being written before. */
-    uint64_t parents[CADASTRE_PARENTS_MAX];
-    size_t parent_count;
     /* A replica cuts its log to this before it counts. Of a stage: up to here the destination's log
      * is the source's, from where a move back catches up. */
     uint64_t start_position;

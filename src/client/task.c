@@ -25,18 +25,6 @@ static void read_member(const json_t *json, struct cadastre_member *m)
     m->role = cl_role_read(json_object_get(json, "role"));
 }
 
-static void read_parents(const json_t *json, struct cadastre_task *t)
-{
-    const json_t *list = json_object_get(json, "parents"), *id;
-    size_t i;
-    json_array_foreach(list, i, id)
-    {
-        if (t->parent_count < CADASTRE_PARENTS_MAX && json_is_integer(id)) {
-            t->parents[t->parent_count++] = (uint64_t)json_integer_value(id);
-        }
-    }
-}
-
 static enum cadastre_task_kind read_kind(const json_t *json)
 {
     static const char *const names[] = {"grant", "fence", "revoke", "stage", "cleanup"};
@@ -177,7 +165,6 @@ struct cadastre_task *cl_task_read(const json_t *json)
     t->authority = cl_authority_read(json_object_get(json, "authority"));
     t->fenced = json_is_true(json_object_get(json, "fenced"));
     read_numbers(json, t);
-    read_parents(json, t);
     read_operation(json, t);
     (void)cl_json_u64(json, "session", &t->session);
     bool ok = t->kind != 0 && cl_json_u64(json, "revision", &t->revision) &&

@@ -131,6 +131,8 @@ void operation_regranted(struct apply *a, const struct dir_partition *p);
 bool operation_forward(struct apply *a, const struct dir_partition *p);
 /* The primary lapsed and nobody follows. */
 void operation_stranded(struct apply *a, const struct dir_partition *p);
+/* The node is removed: what is queued to move to it has nowhere to go. */
+void operation_unreachable(struct apply *a, const struct dir_node *n);
 /* Before anybody else gets p, and before a node of it is removed. */
 void operation_dropped(struct apply *a, const struct dir_partition *p, const char *code);
 

@@ -29,9 +29,13 @@ class Node:
         endpoints = ",".join(s.url for s in self.cluster.servers)
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                [str(BUILD / "shardkv"), endpoints, self.name, self.address, str(self.directory), "300", *self.labels],
+                [*self.command_prefix(), str(BUILD / "shardkv"), endpoints, self.name, self.address, str(self.directory), "300", *self.labels],
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, **self.environment})
         return self
+
+    def command_prefix(self):
+        """What its command begins with."""
+        return ()
 
     def chunks(self, partition):
         """How many chunks of a snapshot its newest copy has, that is not whole yet; 0 when there is none."""
@@ -72,11 +76,16 @@ class Node:
 class Nodes:
     """A cluster, its nodes and a keyspace. `zones`: names to zones; `spec`: what the keyspace has besides."""
 
+    node_type = Node
+
     def __init__(self, servers, names, sync, splits=("h", "p"), environment=None, zones=None, spec=None):
-        self.cluster = Cluster(servers)
+        self.cluster = self.make_cluster(servers)
         self.names, self.sync, self.splits = names, sync, splits
         self.environment, self.zones, self.spec = environment, zones or {}, spec or {}
         self.nodes = {}
+
+    def make_cluster(self, servers):
+        return Cluster(servers)
 
     def __enter__(self):
         self.cluster.__enter__()
@@ -96,7 +105,7 @@ class Nodes:
         settings.expect(200)
         for name in self.names:
             labels = [f"zone={self.zones[name]}"] if name in self.zones else []
-            self.nodes[name] = Node(c, name, labels, self.environment).start()
+            self.nodes[name] = self.node_type(c, name, labels, self.environment).start()
         wait_for(lambda: len(c.call("GET", "/v1/nodes").expect(200)["nodes"]) == len(self.names), "the nodes to register")
         c.call("POST", "/v1/keyspaces", {"name": "ks", "scheme": "range", "replicas": {"sync": self.sync},
                                          "splits": list(self.splits), **self.spec}).expect(201)

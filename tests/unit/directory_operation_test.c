@@ -332,6 +332,7 @@ static void a_move_goes_all_the_way(void)
     (void)tell(&m);
     (void)time_out();
     CHECK(it()->stage == DIR_STAGE_CLEANUP && part()->operation == 0 && role_on("n1") == 0);
+    CHECK_STR(it()->attention_code, "");
     CHECK(has_duty("n1"));
     struct dir_task got[DIR_TASK_CLEANUP + 1];
     collect_tasks("n1", got);
@@ -475,6 +476,14 @@ static void passed_positions_move_away(void)
     m.has = DIR_REPORT_AT_POSITION | DIR_REPORT_ITEMS | DIR_REPORT_CHECKSUM;
     m.at_position = first;
     CHECK_U64(tell(&m)->err.code, ERR_STALE_REPORT);
+    /* That the first one was passed is no reason to go further than the second. */
+    uint64_t second = it()->validate_at;
+    m = report("n1");
+    m.passed = true;
+    m.has = DIR_REPORT_AT_POSITION;
+    m.at_position = second - 1;
+    CHECK_U64(tell(&m)->err.code, ERR_STALE_REPORT);
+    CHECK_U64(it()->validate_at, second);
     close_world();
 }
 
@@ -1225,13 +1234,33 @@ static void the_source_lapses_before_joined(void)
         end_session("n1");
         CHECK_STR(primary(), "");
         CHECK(it()->state == DIR_OPERATION_RUNNING);
+        CHECK_STR(it()->attention_code, "source_lapsed");
         (void)agent_put(&w, "n1", 0);
         CHECK_STR(primary(), "n1");
+        CHECK_STR(it()->attention_code, "");
         CHECK(it()->attempt == 2 && it()->epoch_before == part()->epoch);
         CHECK_U64(it()->stage, s < DIR_STAGE_DUAL_WRITE ? s : DIR_STAGE_CATCH_UP);
         to_stage(DIR_STAGE_WINDOW);
         close_world();
     }
+}
+
+static void nothing_waits_for_a_node_that_is_gone(void)
+{
+    open_world(0);
+    Cadastre__NodeDelete m;
+    cadastre__node_delete__init(&m);
+    m.name = text("n2");
+    CHECK_U64(world_do(&w, CADASTRE__COMMAND__BODY_NODE_DELETE, &m)->err.code, ERR_OK);
+    CHECK(it()->state == DIR_OPERATION_ABORTED && part()->operation == 0);
+    CHECK_STR(it()->attention_code, "node_removed");
+    close_world();
+    at(DIR_STAGE_WINDOW, 0);
+    end_session("n2");
+    CHECK_STR(it()->attention_code, "destination_lapsed");
+    (void)agent_put(&w, "n2", 0);
+    CHECK_STR(it()->attention_code, "");
+    close_world();
 }
 
 static void forward_only_after_an_equal_validation(void)
@@ -1292,7 +1321,7 @@ static void either_side_registers_again(void)
             CHECK(!it()->joined && part()->state == DIR_ACTIVE);
             CHECK_U64(it()->stage, s < DIR_STAGE_DUAL_WRITE ? s : DIR_STAGE_CATCH_UP);
             CHECK((part()->epoch > epoch) == (who == 0 || s >= DIR_STAGE_FENCE));
-            CHECK(it()->attempt > 1);
+            CHECK_U64(it()->attempt, 2); /* one restart is one attempt of eight */
             to_stage(DIR_STAGE_WINDOW);
             close_world();
         }
@@ -1445,6 +1474,7 @@ int main(void)
     RUN(a_part_comes_back_as_the_partition_that_it_is);
     RUN(tasks_say_which_part);
     RUN(the_source_lapses_before_joined);
+    RUN(nothing_waits_for_a_node_that_is_gone);
     RUN(forward_only_after_an_equal_validation);
     RUN(the_destination_lapses);
     RUN(either_side_registers_again);
