@@ -171,7 +171,7 @@ $(B)/tests/unit/shardkv_kv_test: $(B)/examples/shardkv/kv.o
 $(TEST_BINS) $(TEST_PROGS): $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastrecli.a $(B)/libcadastreclient.a $(B)/libcadastred.a
 	@echo "  LD   $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $< $(filter $(B)/examples/%.o,$^) $(TEST_LIB_OBJ) $(TAP_OBJ) $(B)/libcadastrecli.a \
-	    $(B)/libcadastreclient.a $(B)/libcadastred.a $(SERVER_LIBS) -lpthread
+	    $(B)/libcadastreclient.a $(B)/libcadastred.a $(SERVER_LIBS) -lm -lpthread
 
 # libcadastre as a program, for tests in Python.
 CLIENT_DRIVER := $(B)/tests/driver/client_driver
