@@ -64,7 +64,8 @@ CLIENT_BASE   := $(patsubst %,src/base/%.c,assert buf clock err hash lines mem p
 TOP_SRC       := $(filter-out src/main.c,$(wildcard src/*.c))
 
 obj = $(patsubst %.c,$(B)/%.o,$(1))
-PROTO_OBJ := $(B)/gen/directory/command.pb-c.o
+PROTOS    := directory/command api/load
+PROTO_OBJ := $(PROTOS:%=$(B)/gen/%.pb-c.o)
 LIB_OBJ   := $(call obj,$(BASE_SRC) $(DIRECTORY_SRC) $(RAFT_SRC) $(BALANCER_SRC) $(CONTROL_SRC) $(API_SRC) $(TOP_SRC)) $(PROTO_OBJ) \
              $(B)/src/api/openapi.o
 
@@ -134,18 +135,18 @@ $(B)/libcadastreclient.a: $(call obj,$(CLIENT_SRC))
 	@rm -f $@
 	$(Q)ar rcs $@ $^
 
-$(B)/gen/directory/command.pb-c.c $(B)/gen/directory/command.pb-c.h &: src/directory/command.proto
-	@mkdir -p $(B)/gen/directory
-	$(Q)protoc-c --proto_path=src --c_out=$(B)/gen directory/command.proto
+$(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h: src/%.proto
+	@mkdir -p $(@D)
+	$(Q)protoc-c --proto_path=src --c_out=$(B)/gen $*.proto
 
 $(B)/src/api/openapi.o: src/api/openapi.S openapi.yaml
 	@mkdir -p $(@D)
 	$(Q)$(CC) -c -o $@ $<
 
-$(PROTO_OBJ): $(B)/gen/directory/command.pb-c.c
+$(PROTO_OBJ): %.o: %.c
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(VARIANT_FLAGS_$(VARIANT)) -w -I$(B)/gen $(PKG_CFLAGS) -c -o $@ $<
 
-$(B)/%.o: %.c | $(B)/gen/directory/command.pb-c.h
+$(B)/%.o: %.c | $(PROTOS:%=$(B)/gen/%.pb-c.h)
 	@mkdir -p $(@D)
 	@echo "  CC   $<"
 	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $<

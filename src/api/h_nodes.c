@@ -136,6 +136,7 @@ static void get_one(struct exchange *x, const struct dir_view *v)
     counts.node = n->id;
     counted = count_roles(v, &counts, 1);
     put_node_open(x, n, v->settings.heartbeat_ms, counted ? &counts : NULL);
+    load_put_node(out, control_loads(exchange_api(x)->control), v, n, true);
     buf_printf(out, ",\"revision\":%" PRIu64 "}", v->revision);
     reply_read(x, v->revision);
 }
@@ -168,6 +169,7 @@ static void put_page(struct exchange *x, struct listing *l)
         }
         put_node_open(x, n, l->view->settings.heartbeat_ms,
                       counted ? count_find(counts, l->count, n->id) : NULL);
+        load_put_node(out, control_loads(exchange_api(x)->control), l->view, n, false);
         buf_put_u8(out, '}');
     }
     buf_put_u8(out, ']');

@@ -68,6 +68,7 @@ static const struct api_route routes[] = {
     {API_DELETE, "/v1/nodes/{node}", h_node_delete, force_params, MUTATES},
 
     {API_POST, NODE "/heartbeat", h_node_heartbeat, NULL, API_ROUTE_BODY_NEEDED},
+    {API_POST, NODE "/load", h_node_load, NULL, API_ROUTE_BODY_NEEDED | API_ROUTE_PROTOBUF},
     {API_DELETE, NODE "/session", h_session_delete, session_params, MUTATES},
     {API_GET, NODE "/tasks", h_node_tasks, tasks_params, READS},
     {API_GET, NODE "/duties", h_duties_list, NULL, READS},

@@ -238,7 +238,10 @@ static void count_sample(struct load_entry *e, const struct load_sample *s, uint
 {
     static const uint64_t half_lives[] = {LOAD_HALF_LIFE_FAST_MS, LOAD_HALF_LIFE_MEAN_MS,
                                           LOAD_HALF_LIFE_SLOW_MS, LOAD_HALF_LIFE_LONG_MS};
-    uint64_t elapsed = e->covered_ms > 0 ? now_ms - e->last_ms : s->interval_ms;
+    uint64_t elapsed = s->interval_ms;
+    if (e->covered_ms > 0) { /* threads hand in their times a little out of order */
+        elapsed = now_ms > e->last_ms ? now_ms - e->last_ms : 0;
+    }
     uint64_t weight[LOAD_HORIZONS + 1];
     e->covered_ms += elapsed;
     for (unsigned h = 0; h <= LOAD_HORIZONS; h++) {
@@ -257,7 +260,7 @@ static void count_sample(struct load_entry *e, const struct load_sample *s, uint
         }
     }
     e->has |= s->has;
-    e->last_ms = now_ms;
+    e->last_ms = now_ms > e->last_ms ? now_ms : e->last_ms;
 }
 
 static bool

@@ -192,7 +192,7 @@ static uint8_t in_a_row(uint8_t before, bool again)
 
 static void end_window(struct sketch *s, uint64_t now_ms)
 {
-    uint64_t windows = (now_ms - s->window_ms) / SKETCH_WINDOW_MS;
+    uint64_t windows = now_ms > s->window_ms ? (now_ms - s->window_ms) / SKETCH_WINDOW_MS : 0;
     if (windows == 0) {
         return;
     }

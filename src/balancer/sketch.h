@@ -34,7 +34,7 @@ size_t sketch_bytes(const struct sketch *s);
 
 /* Load of `weight` (requests, or their cost) on a key, or on the range [key, end) when `end` is not
  * NULL. `room`: how many more bytes it may take. False: the key was not kept for want of room; its
- * weight went to waste. `now_ms` never goes back. */
+ * weight went to waste. */
 bool sketch_add(struct sketch *s,
                 struct slice key,
                 const struct slice *end,
