@@ -14,7 +14,7 @@ WERROR  ?= 1
 PKGS := raft libuv sqlite3 libmicrohttpd jansson liburcu libprotobuf-c libxxhash libcurl zlib
 # Asked of pkg-config only when something is compiled, so that `make deps` works before the packages are there.
 PKG_CFLAGS = $(shell pkg-config --cflags $(PKGS))
-SERVER_LIBS = $(shell pkg-config --libs $(PKGS))
+SERVER_LIBS = $(shell pkg-config --libs $(PKGS)) -lm
 CLI_LIBS = $(shell pkg-config --libs jansson libcurl)
 
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wcast-qual -Wcast-align \
@@ -172,7 +172,7 @@ $(B)/tests/unit/shardkv_kv_test: $(B)/examples/shardkv/kv.o
 $(TEST_BINS) $(TEST_PROGS): $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastrecli.a $(B)/libcadastreclient.a $(B)/libcadastred.a
 	@echo "  LD   $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $< $(filter $(B)/examples/%.o,$^) $(TEST_LIB_OBJ) $(TAP_OBJ) $(B)/libcadastrecli.a \
-	    $(B)/libcadastreclient.a $(B)/libcadastred.a $(SERVER_LIBS) -lm -lpthread
+	    $(B)/libcadastreclient.a $(B)/libcadastred.a $(SERVER_LIBS) -lpthread
 
 # libcadastre as a program, for tests in Python.
 CLIENT_DRIVER := $(B)/tests/driver/client_driver

@@ -88,6 +88,9 @@ void load_put_node(struct buf *b,
                    const struct dir_node *n,
                    bool sum);
 
+/* h_skew.c */
+void h_skew(struct exchange *x);
+
 /* h_authority.c */
 void h_partition_insync(struct exchange *x);
 void h_partition_failover(struct exchange *x);

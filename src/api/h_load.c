@@ -5,6 +5,7 @@
 #include "api/load_in.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/parse.h"
 #include "directory/codec.h"
 
 #include <inttypes.h>
@@ -86,6 +87,8 @@ decode_key(struct load_job *j, const struct dir_keyspace *ks, struct batch_text 
             return e->code;
         }
         given = slice_of(bytes, len);
+    } else if (ks->key_encoding == DIR_ENCODING_UTF8 && !parse_is_utf8(given)) {
+        return err_set(e, ERR_INVALID_KEY, "keys of this keyspace are UTF-8");
     }
     if (dir_codec_routing_key(ks, given, routing, &len, e) != ERR_OK) {
         return e->code;

@@ -16,6 +16,7 @@ PARAMS(confirm_params, "confirm");
 PARAMS(force_params, "force");
 PARAMS(session_params, "session");
 PARAMS(tasks_params, "session", "since", "wait_ms");
+PARAMS(skew_params, "keyspace");
 PARAMS(health_params, "verbose");
 
 #define KEYSPACE  "/v1/keyspaces/{keyspace}"
@@ -85,6 +86,8 @@ static const struct api_route routes[] = {
     {API_POST, OPERATION "/abort", h_operation_abort, NULL, MUTATES},
     {API_POST, OPERATION "/finish-validation", h_operation_finish_validation, NULL, MUTATES},
     {API_POST, OPERATION "/promote-candidate", h_operation_promote, NULL, MUTATES_BY},
+
+    {API_GET, "/v1/skew", h_skew, skew_params, 0},
 
     {API_GET, "/v1/commands/{key}", h_command_get, NULL, READS},
     {API_GET, "/v1/audit", h_audit, page_params, READS},

@@ -72,6 +72,18 @@ bool loads_get(struct loads *l, uint64_t partition, uint64_t node, struct load_e
     return e != NULL;
 }
 
+void loads_look(struct loads *l,
+                uint64_t partition,
+                void (*fn)(void *arg, const struct load_entry *e),
+                void *arg)
+{
+    const struct load_entry *e = load_get(enter(l, partition), partition, 0);
+    if (e != NULL) {
+        fn(arg, e);
+    }
+    leave(l, partition);
+}
+
 struct visit {
     void (*fn)(void *arg, const struct load_entry *e);
     void *arg;

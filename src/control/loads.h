@@ -47,6 +47,12 @@ enum load_outcome loads_put(struct loads *l, const struct load_sample *s, uint64
 
 /* A copy, without its sketch; false when nothing was heard. */
 bool loads_get(struct loads *l, uint64_t partition, uint64_t node, struct load_entry *ret);
+/* The entry itself, for as long as `fn` runs, with its shard's lock held: `fn` calls nothing here.
+ */
+void loads_look(struct loads *l,
+                uint64_t partition,
+                void (*fn)(void *arg, const struct load_entry *e),
+                void *arg);
 bool loads_node(struct loads *l, uint64_t node, struct loads_node *ret);
 /* Shard by shard, in no order, with its lock held: `fn` is short and calls nothing here. */
 void loads_each(struct loads *l, void (*fn)(void *arg, const struct load_entry *e), void *arg);
