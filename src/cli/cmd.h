@@ -15,6 +15,7 @@ extern const struct cli_command changes_commands[];
 extern const struct cli_command diff_commands[];
 extern const struct cli_command node_commands[];
 extern const struct cli_command operation_commands[];
+extern const struct cli_command skew_commands[];
 extern const struct cli_command server_commands[];
 extern const struct cli_command watchers_commands[];
 extern const struct cli_command command_commands[];
