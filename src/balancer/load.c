@@ -20,6 +20,8 @@ struct load {
     struct load_entry **slots; /* by partition, probed linearly; owns the entries */
     uint64_t cap, used, max;
     uint64_t sketch_bytes, sketch_max;
+    /* The weights that were computed last: partitions of one report mostly share them. */
+    uint64_t elapsed_ms, covered_ms, weight[LOAD_HORIZONS + 1];
 };
 
 static const struct {
@@ -234,18 +236,30 @@ static uint32_t mix_age(uint32_t age_ms, uint64_t elapsed_ms, uint64_t weight)
     return age < UINT32_MAX ? (uint32_t)age : UINT32_MAX;
 }
 
-static void count_sample(struct load_entry *e, const struct load_sample *s, uint64_t now_ms)
+static const uint64_t *weights(struct load *l, uint64_t elapsed_ms, uint64_t covered_ms)
 {
     static const uint64_t half_lives[] = {LOAD_HALF_LIFE_FAST_MS, LOAD_HALF_LIFE_MEAN_MS,
                                           LOAD_HALF_LIFE_SLOW_MS, LOAD_HALF_LIFE_LONG_MS};
+    if (l->covered_ms != covered_ms || l->elapsed_ms != elapsed_ms) {
+        l->elapsed_ms = elapsed_ms;
+        l->covered_ms = covered_ms;
+        for (unsigned h = 0; h <= LOAD_HORIZONS; h++) {
+            l->weight[h] = ewma_weight(elapsed_ms, covered_ms, half_lives[h]);
+        }
+    }
+    return l->weight;
+}
+
+static void
+count_sample(struct load *l, struct load_entry *e, const struct load_sample *s, uint64_t now_ms)
+{
     uint64_t elapsed = s->interval_ms;
     if (e->covered_ms > 0) { /* threads hand in their times a little out of order */
         elapsed = now_ms > e->last_ms ? now_ms - e->last_ms : 0;
     }
-    uint64_t weight[LOAD_HORIZONS + 1];
     e->covered_ms += elapsed;
+    const uint64_t *weight = weights(l, elapsed, e->covered_ms);
     for (unsigned h = 0; h <= LOAD_HORIZONS; h++) {
-        weight[h] = ewma_weight(elapsed, e->covered_ms, half_lives[h]);
         e->age_ms[h] = mix_age(e->age_ms[h], elapsed, weight[h]);
     }
     for (unsigned r = 0; r < LOAD_RESOURCES; r++) {
@@ -308,7 +322,7 @@ enum load_outcome load_put(struct load *l, const struct load_sample *s, uint64_t
     if (now_ms < e->since_ms + s->interval_ms && e->since_ms > 0) {
         return LOAD_EARLY;
     }
-    count_sample(e, s, now_ms);
+    count_sample(l, e, s, now_ms);
     return put_keys(l, e, s, now_ms) ? LOAD_COUNTED : LOAD_KEYS_DROPPED;
 }
 
