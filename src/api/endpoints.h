@@ -99,13 +99,29 @@ void h_partition_failover(struct exchange *x);
 void h_settings_get(struct exchange *x);
 void h_settings_patch(struct exchange *x);
 
-/* h_operations.c */
+/* h_balancer.c */
+void h_balancer_get(struct exchange *x);
+void h_balancer_patch(struct exchange *x);
+
+/* h_operations.c, operation_plan.c */
 void operation_put_open(struct buf *b, const struct dir_operation *op);
+/* What it waits for, has reserved and is going to cost, when it is open: members that follow.
+ * `first`: dir_budget_first(v). */
+void operation_put_plan(struct buf *b,
+                        const struct dir_view *v,
+                        const struct dir_operation *op,
+                        uint64_t first);
+/* As it is in the newest view. */
+void operation_put_plan_now(struct exchange *x, const struct dir_operation *op);
 void h_operations_list(struct exchange *x);
 void h_operation_get(struct exchange *x);
 void h_operation_abort(struct exchange *x);
+void h_operation_retry(struct exchange *x);
 void h_operation_finish_validation(struct exchange *x);
 void h_operation_promote(struct exchange *x);
+
+/* h_operation_authority.c */
+void h_operation_authority(struct exchange *x);
 
 /* h_reports.c */
 void h_operation_report(struct exchange *x);

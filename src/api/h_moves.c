@@ -16,6 +16,7 @@ void render_operation(struct exchange *x, const struct mutation *m, const struct
         return;
     }
     operation_put_open(out, r->operation);
+    operation_put_plan_now(x, r->operation);
     buf_printf(out, ",\"revision\":%" PRIu64 "}", r->revision);
     exchange_printf_header(x, "Location", "/v1/operations/%" PRIu64, r->operation->id);
     exchange_reply(x, 202, NULL);
@@ -34,7 +35,19 @@ struct wanted {
     uint32_t role;
     uint64_t max_bytes_per_s, epoch;
     bool has_epoch;
+    bool has_size, has_live;
+    uint64_t size_bytes, live_bytes_per_s;
 };
+
+/* What whoever asks knows of it: how large it is, and how fast it changes. */
+static void read_figures(struct json_in *in, struct wanted *w)
+{
+    bool present = false;
+    w->max_bytes_per_s = json_in_u64(in, "max_bytes_per_s", false, 1, PARSE_INT_MAX, &present);
+    w->size_bytes = json_in_u64(in, "size_bytes", false, 0, PARSE_INT_MAX, &w->has_size);
+    w->live_bytes_per_s =
+        json_in_u64(in, "live_bytes_per_s", false, 0, PARSE_INT_MAX, &w->has_live);
+}
 
 /* Its body is closed. Answers. */
 static void start(struct exchange *x, struct mutation *m, const struct wanted *w)
@@ -50,6 +63,10 @@ static void start(struct exchange *x, struct mutation *m, const struct wanted *w
     s->reason = text_lent(w->reason != NULL ? w->reason : "");
     s->role = w->role;
     s->max_bytes_per_s = w->max_bytes_per_s;
+    s->has_size_bytes = w->has_size;
+    s->size_bytes = w->size_bytes;
+    s->has_live_bytes_per_s = w->has_live;
+    s->live_bytes_per_s = w->live_bytes_per_s;
     s->has_expect_epoch = w->has_epoch;
     s->expect_epoch = w->epoch;
     m->command.body_case = CADASTRE__COMMAND__BODY_OPERATION_START;
@@ -62,8 +79,8 @@ void h_partition_move(struct exchange *x)
     struct mutation *m = mutation_begin(x, "move", render_operation);
     Cadastre__Reassign *move;
     struct slice from, to, reason;
+    struct wanted w = {.kind = DIR_OPERATION_MOVE};
     bool empty, present = false;
-    uint64_t rate;
     if (m == NULL) {
         return;
     }
@@ -73,7 +90,7 @@ void h_partition_move(struct exchange *x)
     to = json_in_name(&m->in, "to", true);
     empty = json_in_bool(&m->in, "empty", false, &present);
     reason = json_in_string(&m->in, "reason", false, 0, DIR_TEXT_MAX);
-    rate = json_in_u64(&m->in, "max_bytes_per_s", false, 1, PARSE_INT_MAX, &present);
+    read_figures(&m->in, &w);
     mutation_expect_epoch(m, &move->has_expect_epoch, &move->expect_epoch);
     if (reason.data != NULL && strlen((const char *)reason.data) != reason.len) {
         json_in_fail(&m->in, "reason", ERR_INVALID_REQUEST, "must not hold NUL");
@@ -82,13 +99,11 @@ void h_partition_move(struct exchange *x)
         return;
     }
     if (!empty) {
-        struct wanted w = {.kind = DIR_OPERATION_MOVE,
-                           .from = name_of(from),
-                           .to = name_of(to),
-                           .reason = (const char *)reason.data,
-                           .max_bytes_per_s = rate,
-                           .has_epoch = move->has_expect_epoch,
-                           .epoch = move->expect_epoch};
+        w.from = name_of(from);
+        w.to = name_of(to);
+        w.reason = (const char *)reason.data;
+        w.has_epoch = move->has_expect_epoch;
+        w.epoch = move->expect_epoch;
         start(x, m, &w);
         return;
     }
@@ -110,7 +125,6 @@ static void start_of_copy(struct exchange *x, const char *verb, struct wanted *w
     struct mutation *m = mutation_begin(x, verb, render_operation);
     protobuf_c_boolean has_epoch = false;
     struct slice reason, leaving = exchange_path(x, path_count(x) - 1);
-    bool present = false;
     char *name;
     if (m == NULL) {
         return;
@@ -129,7 +143,11 @@ static void start_of_copy(struct exchange *x, const char *verb, struct wanted *w
     }
     reason = json_in_string(&m->in, "reason", false, 0, DIR_TEXT_MAX);
     w->reason = (const char *)reason.data;
-    w->max_bytes_per_s = json_in_u64(&m->in, "max_bytes_per_s", false, 1, PARSE_INT_MAX, &present);
+    if (w->kind == DIR_OPERATION_ADD_REPLICA) {
+        read_figures(&m->in, w);
+    } else {
+        w->max_bytes_per_s = json_in_u64(&m->in, "max_bytes_per_s", false, 1, PARSE_INT_MAX, NULL);
+    }
     mutation_expect_epoch(m, &has_epoch, &w->epoch);
     w->has_epoch = has_epoch;
     if (w->reason != NULL && strlen(w->reason) != reason.len) {

@@ -2,8 +2,10 @@
 /* Operations: what is done to partitions beyond one command. */
 #include "api/endpoints.h"
 #include "base/clock.h"
+#include "directory/operation_authority.h"
 
 #include "base/parse.h"
+#include "directory/budget.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -21,22 +23,29 @@ static void put_node(struct buf *b, const char *member, const char *name)
 /* Bytes a second since the present stage began: 0 when it has not copied anything. */
 static uint64_t copy_rate(const struct dir_operation *op, uint64_t now_ms)
 {
-    uint64_t since = op->stage_count > 0 ? op->stages[op->stage_count - 1].at_ms : now_ms;
-    uint64_t took = now_ms > since ? now_ms - since : 0;
+    uint64_t took = now_ms > op->stage_since_ms ? now_ms - op->stage_since_ms : 0;
     bool copies = op->state == DIR_OPERATION_RUNNING && op->stage == DIR_STAGE_COPY;
-    return copies && took > 0 ? op->bytes_done * 1000 / took : 0;
+    uint64_t done = op->bytes_done > op->stage_bytes ? op->bytes_done - op->stage_bytes : 0;
+    return copies && took > 0 ? done * 1000 / took : 0;
+}
+
+/* By what was measured; before anything was, by what was reserved. 0: nothing is being copied. */
+static uint64_t copy_eta_ms(const struct dir_operation *op, uint64_t rate)
+{
+    bool copies = op->state == DIR_OPERATION_RUNNING && op->stage == DIR_STAGE_COPY;
+    uint64_t left = op->bytes_total > op->bytes_done ? op->bytes_total - op->bytes_done : 0;
+    rate = rate > 0 ? rate : op->rate_bytes_per_s;
+    return copies && rate > 0 ? left * 1000 / rate : 0;
 }
 
 static void put_progress(struct buf *b, const struct dir_operation *op, uint64_t now_ms)
 {
     uint64_t rate = copy_rate(op, now_ms);
-    uint64_t left = op->bytes_total > op->bytes_done ? op->bytes_total - op->bytes_done : 0;
-    buf_printf(b,
-               ",\"progress\":{\"bytes_done\":%" PRIu64 ",\"bytes_total\":%" PRIu64
-               ",\"chunk\":%" PRIu64 ",\"lag_bytes\":%" PRIu64 ",\"rate_bytes_per_s\":%" PRIu64
-               ",\"eta_ms\":%" PRIu64 "}",
-               op->bytes_done, op->bytes_total, op->chunk, op->lag_bytes, rate,
-               rate > 0 ? left * 1000 / rate : 0);
+    buf_printf(
+        b,
+        ",\"progress\":{\"bytes_done\":%" PRIu64 ",\"bytes_total\":%" PRIu64 ",\"chunk\":%" PRIu64
+        ",\"lag_bytes\":%" PRIu64 ",\"rate_bytes_per_s\":%" PRIu64 ",\"eta_ms\":%" PRIu64 "}",
+        op->bytes_done, op->bytes_total, op->chunk, op->lag_bytes, rate, copy_eta_ms(op, rate));
 }
 
 static void put_stages(struct buf *b, const struct dir_operation *op)
@@ -65,10 +74,11 @@ static void put_attention(struct buf *b, const struct dir_operation *op)
     buf_put_u8(b, '}');
 }
 
-static bool is_past_cutover(const struct dir_operation *op)
+static void put_other(struct buf *b, const char *member, uint64_t id)
 {
-    return op->stage == DIR_STAGE_WINDOW || op->stage == DIR_STAGE_CLEANUP ||
-           op->state == DIR_OPERATION_DONE || op->state == DIR_OPERATION_FAILED;
+    if (id != 0) {
+        buf_printf(b, ",\"%s\":%" PRIu64, member, id);
+    }
 }
 
 void operation_put_open(struct buf *b, const struct dir_operation *op)
@@ -92,10 +102,12 @@ void operation_put_open(struct buf *b, const struct dir_operation *op)
     if (op->epoch_after != 0) {
         buf_printf(b, ",\"epoch_after\":%" PRIu64, op->epoch_after);
     }
+    put_other(b, "reverses", op->reverses);
+    put_other(b, "reversed_by", op->reversed_by);
     put_progress(b, op, clock_wall_ms());
     put_stages(b, op);
     put_attention(b, op);
-    buf_printf(b, ",\"rollback\":\"%s\"", is_past_cutover(op) ? "forward_only" : "safe");
+    buf_printf(b, ",\"rollback\":\"%s\"", operation_past_cutover(op) ? "forward_only" : "safe");
 }
 
 static void get_one(struct exchange *x, const struct dir_view *v)
@@ -108,6 +120,7 @@ static void get_one(struct exchange *x, const struct dir_view *v)
         return;
     }
     operation_put_open(out, op);
+    operation_put_plan(out, v, op, dir_budget_first(v));
     buf_printf(out, ",\"revision\":%" PRIu64 "}", v->revision);
     reply_read(x, v->revision);
 }
@@ -166,6 +179,7 @@ static void put_page(struct exchange *x, struct listing *l, const struct filters
     const struct dir_operation *op;
     struct slice key = slice_of(NULL, 0);
     struct ptree_iter it;
+    uint64_t first = dir_budget_first(l->view);
     buf_printf(out, "{\"revision\":%" PRIu64 ",\"operations\":[", l->revision);
     ptree_seek(&l->view->operations, slice_of(l->position, l->position_len), &it);
     for (; (op = ptree_iter_get(&it, &key)) != NULL; ptree_iter_next(&it)) {
@@ -179,6 +193,7 @@ static void put_page(struct exchange *x, struct listing *l, const struct filters
             buf_put_u8(out, ',');
         }
         operation_put_open(out, op);
+        operation_put_plan(out, l->view, op, first);
         buf_put_u8(out, '}');
     }
     buf_put_u8(out, ']');
@@ -217,6 +232,7 @@ render_operation_now(struct exchange *x, const struct mutation *m, const struct 
         return;
     }
     operation_put_open(out, r->operation);
+    operation_put_plan_now(x, r->operation);
     buf_printf(out, ",\"revision\":%" PRIu64 "}", r->revision);
     exchange_reply(x, 200, NULL);
 }
@@ -256,6 +272,11 @@ static void verb(struct exchange *x, const char *name, Cadastre__OperationVerbKi
 void h_operation_abort(struct exchange *x)
 {
     verb(x, "operation_abort", CADASTRE__OPERATION_VERB_KIND__ABORT);
+}
+
+void h_operation_retry(struct exchange *x)
+{
+    verb(x, "operation_retry", CADASTRE__OPERATION_VERB_KIND__RETRY);
 }
 
 void h_operation_finish_validation(struct exchange *x)

@@ -80,7 +80,11 @@ static void put_operation(struct buf *b, const struct dir_task *t)
     if (o->fenced) {
         buf_printf(b, ",\"final_position\":%" PRIu64, o->final_position);
     }
-    put_u64(b, "rate_bytes_per_s", o->max_bytes_per_s);
+    put_u64(b, "start_position", t->start_position);
+    if (t->reverse) {
+        buf_put_str(b, ",\"reverse\":true");
+    }
+    put_u64(b, "rate_bytes_per_s", o->rate_bytes_per_s);
     if (t->peer != NULL) {
         buf_printf(b, ",\"peer\":{\"node\":\"%s\",\"address\":", t->peer->name);
         json_put_cstring(b, t->peer->address);

@@ -30,6 +30,12 @@ static const struct out_column session_columns[] = {{"SESSION", "session", NULL}
                                                     {NULL, NULL, NULL}};
 static const struct out_view session_view = {"session", session_columns};
 
+static const struct out_column duty_columns[] = {
+    {"DUTY", "id", NULL},   {"KEYSPACE", "keyspace", NULL},   {"PARTITION", "partition", NULL},
+    {"COPY", "copy", NULL}, {"OPERATION", "operation", NULL}, {"SINCE", "revision", NULL},
+    {NULL, NULL, NULL}};
+static const struct out_view duty_view = {"id", duty_columns};
+
 static void node_target(struct target *t, const struct cli *c)
 {
     target_init(t, "/v1/nodes");
@@ -121,6 +127,17 @@ static int remove_run(struct cli *c)
     return cmd_finish(c, code, answer, &out_revision_view);
 }
 
+static int duties_run(struct cli *c)
+{
+    struct target t;
+    json_t *answer;
+    node_target(&t, c);
+    target_segment(&t, "duties");
+    target_read_flags(&t, c);
+    int code = cli_read(c, &t, &answer);
+    return cmd_finish_rows(c, code, answer, "duties", &duty_view);
+}
+
 static const struct cli_flag list_flags[] = {CLI_FLAG_LIMIT, CLI_FLAGS_END};
 static const struct cli_flag register_flags[] = {
     {"label", "NAME=VALUE", "What placement rules look at", ARGS_TEXT, 0, false, true},
@@ -135,6 +152,8 @@ static const struct cli_flag remove_flags[] = {
 const struct cli_command node_commands[] = {
     {"list", "", "List the nodes", "cadastre node list\n", list_flags, list_run},
     {"get", "NODE", "Show one node", "cadastre node get n1 -o json\n", NULL, get_run},
+    {"duties", "NODE", "List the copies that a node has still to delete",
+     "cadastre node duties n1\n", NULL, duties_run},
     {"register", "NODE ADDRESS", "Register a node that has no agent (its lease is static)",
      "cadastre node register n1 10.0.0.1:9000 --label zone=eu-1a --capacity requests_per_s=20000\n",
      register_flags, register_run},

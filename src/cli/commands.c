@@ -38,6 +38,7 @@ static const struct cli_noun nouns[] = {
     {"validate", "Which cached routes are stale", validate_commands},
     {"node", "Data-plane processes that hold partitions", node_commands},
     {"operation", "Staged pieces of work", operation_commands},
+    {"balancer", "Budgets of movement", balancer_commands},
     {"skew", "How uneven the load is", skew_commands},
     {"server", "The directory's own servers", server_commands},
     {"watchers", "Who follows changes", watchers_commands},

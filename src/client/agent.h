@@ -39,6 +39,7 @@ struct cadastre_partition {
     /* The order thread's alone: */
     uint64_t seen; /* the highest revision of a grant, fence or revoke acted on in this session */
     bool held;     /* granted in some role */
+    bool told;     /* the application knows a grant of it, maybe of an earlier session */
     uint64_t grant_copy;
     struct cadastre_task *pending;        /* owns: a grant to offer again; or NULL */
     char stage_key[CADASTRE_ID_MAX + 96]; /* the last stage order that was handed over */

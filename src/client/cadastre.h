@@ -292,9 +292,11 @@ struct cadastre_task {
     size_t start_len, end_len;
     const struct cadastre_member *must_have; /* owned by the task; this node is not in it */
     size_t must_have_count;
-    uint64_t start_position; /* a replica cuts its log to this before it counts */
-    uint64_t copy;           /* the id of the copy that this is about */
-    uint64_t duty;           /* CLEANUP: which duty of this node's it is */
+    /* A replica cuts its log to this before it counts. Of a stage: up to here the destination's log
+     * is the source's, from where a move back catches up. */
+    uint64_t start_position;
+    uint64_t copy; /* the id of the copy that this is about */
+    uint64_t duty; /* CLEANUP: which duty of this node's it is */
     /* Of an operation: */
     char operation[CADASTRE_ID_MAX + 1];
     uint64_t attempt;
@@ -307,6 +309,9 @@ struct cadastre_task {
     uint64_t validate_at;    /* sum up when exactly this has been applied */
     uint64_t rate_bytes_per_s;
     struct cadastre_member peer; /* the other side */
+    /* In WINDOW: the destination, which is the primary, sends its changes from `start_position` on
+     * to the source, which keeps up as a read-only replica. */
+    bool reverse;
 };
 
 /* A copy that lives until cadastre_task_free(), for work on another thread. */
@@ -337,7 +342,8 @@ struct cadastre_agent_callbacks {
     bool (*grant)(void *arg, struct cadastre_partition *p, const struct cadastre_task *task);
     /* cadastre_may_write() refuses by now. Settle what was admitted, then report `fenced`. */
     void (*fence)(void *arg, struct cadastre_partition *p, const struct cadastre_task *task);
-    /* cadastre_may_write() refuses by now. The data stays until a cleanup says otherwise. */
+    /* cadastre_may_write() refuses by now. The data stays until a cleanup says otherwise. What an
+     * earlier session held and the new one does not is revoked as well. */
     void (*revoke)(void *arg, struct cadastre_partition *p, const struct cadastre_task *task);
     /* Once for every (operation, attempt, stage, revision). Do the stage's work and report. */
     void (*stage)(void *arg, struct cadastre_partition *p, const struct cadastre_task *task);

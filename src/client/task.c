@@ -105,6 +105,7 @@ static void read_operation(const json_t *json, struct cadastre_task *t)
     read_stage(json, t);
     (void)cl_json_text(json, "snapshot", t->snapshot, sizeof t->snapshot);
     t->is_source = read_is_source(json);
+    t->reverse = json_is_true(json_object_get(json, "reverse"));
     read_member(json_object_get(json, "peer"), &t->peer);
 }
 

@@ -4,6 +4,7 @@
 #ifndef CONTROL_INTERNAL_H
 #define CONTROL_INTERNAL_H
 
+#include "control/admission.h"
 #include "control/control.h"
 #include "control/leases.h"
 
@@ -25,6 +26,7 @@ enum {
     CONTROL_OPERATIONS_MS = 100,    /* operations are looked through so often */
     CONTROL_OPERATIONS_A_TURN = 16, /* commands proposed for them each time */
     CONTROL_ASK_AGAIN_MS = 2000,    /* after which a command for one is proposed again */
+    CONTROL_ADMIT_AGAIN_MS = 300,   /* an admission: another may have taken its place */
     BEATS_BATCH_MS = 50,            /* heartbeats of this time share a confirmation */
 };
 
@@ -60,8 +62,9 @@ struct control {
     uv_timer_t beats_timer;
     _Atomic uint64_t beats_queued, beats;
 
-    struct operation_timer *timers; /* of open operations, by id; owns */
+    struct operation_timer *timers; /* of operations that time goes on for, by id; owns */
     uint64_t timer_count, timers_ms;
+    struct admission admission;
     unsigned timer_proposals;
 
     _Atomic uint64_t queued; /* requests handed over and not answered */

@@ -32,6 +32,14 @@ static enum err_code check_primary(struct apply *a, struct dir_partition *p)
     return ERR_OK;
 }
 
+/* A failover may never go back to the source of a move by itself. */
+static bool
+is_old_source(const struct apply *a, const struct dir_partition *p, const struct dir_node *n)
+{
+    const struct dir_operation *o = operation_of_partition(a->s, p);
+    return o != NULL && o->stage == DIR_STAGE_WINDOW && o->source == n->id;
+}
+
 /* The roles that are asked for, into `replicas`. */
 static enum err_code
 read_roles(struct apply *a, const struct dir_partition *p, struct dir_replica *replicas)
@@ -59,6 +67,10 @@ read_roles(struct apply *a, const struct dir_partition *p, struct dir_replica *r
         if (p->replicas[at].role == DIR_ROLE_ASYNC && !m->has_mod_revision) {
             return err_set_at(&a->err, ERR_INVALID_REQUEST, "/mod_revision",
                               "is needed to count \"%s\" as in sync again", n->name);
+        }
+        if (p->replicas[at].role == DIR_ROLE_ASYNC && is_old_source(a, p, n)) {
+            return err_set_at(&a->err, ERR_INVALID_REQUEST, pointer,
+                              "it is the source of a move whose validation window is open");
         }
         if (at > 0) { /* the primary may name itself */
             replicas[at].role = DIR_ROLE_SYNC;

@@ -53,19 +53,6 @@ static enum err_code check_copies(struct err *e, uint64_t sync, uint64_t async)
     return ERR_OK;
 }
 
-static enum err_code check_policy(struct err *e, const ProtobufCBinaryData *policy)
-{
-    if (policy->len > DIR_POLICY_MAX) {
-        return err_set_at(e, ERR_TOO_LARGE, "/policy", "a policy has at most %d bytes",
-                          DIR_POLICY_MAX);
-    }
-    if (!parse_is_utf8(slice_of(policy->data, policy->len)) ||
-        (policy->len > 0 && memchr(policy->data, 0, policy->len) != NULL)) {
-        return err_set_at(e, ERR_INVALID_REQUEST, "/policy", "a policy is text");
-    }
-    return ERR_OK;
-}
-
 static enum err_code check_range(struct apply *a, const Cadastre__KeyspaceCreate *m)
 {
     if (m->partitions != 0) {
@@ -142,7 +129,7 @@ static enum err_code check_create(struct apply *a, const Cadastre__KeyspaceCreat
         code = check_copies(&a->err, m->sync_replicas, m->async_replicas);
     }
     if (code == ERR_OK) {
-        code = check_policy(&a->err, &m->policy);
+        code = policy_check_text(&a->err, &m->policy);
     }
     uint64_t wanted = m->scheme == DIR_SCHEME_HASH ? m->partitions : m->n_splits + 1;
     if (code == ERR_OK && wanted > DIR_PARTITIONS_MAX) {
@@ -180,7 +167,7 @@ static struct dir_keyspace *keyspace_copy(const struct dir_keyspace *ks)
 static struct dir_keyspace *new_keyspace(struct apply *a,
                                          const Cadastre__KeyspaceCreate *m,
                                          bool hidden,
-                                         const struct dir_placement *placement)
+                                         const struct dir_keyspace *asked)
 {
     struct dir_keyspace like = {
         .id = apply_id(a),
@@ -191,7 +178,8 @@ static struct dir_keyspace *new_keyspace(struct apply *a,
         .custom_partition_key = m->has_partition_key,
         .sync_replicas = m->sync_replicas,
         .async_replicas = m->async_replicas,
-        .placement = *placement,
+        .placement = asked->placement,
+        .rules = asked->rules,
         .created = a->rev,
         .mod_revision = a->rev,
         .created_ms = a->s->time_ms,
@@ -287,7 +275,7 @@ owe_cleanup(struct apply *a, const struct dir_keyspace *ks, const struct dir_par
 {
     for (uint8_t i = 0; i < p->replica_count; i++) {
         if (!view_node_by_id(a->s, p->replicas[i].node)->is_static) {
-            duty_make(a, ks, p, &p->replicas[i]);
+            duty_make(a, ks, p, &p->replicas[i], 0);
         }
     }
 }
@@ -313,10 +301,13 @@ static void remove_keyspace(struct apply *a, const struct dir_keyspace *ks, stru
 enum err_code apply_keyspace_create(struct apply *a)
 {
     const Cadastre__KeyspaceCreate *m = a->cmd->keyspace_create;
-    struct dir_placement placement;
+    struct dir_keyspace asked;
     enum err_code code = check_create(a, m);
     if (code == ERR_OK) {
-        code = valid_placement(&a->err, m->placement, &placement);
+        code = valid_placement(&a->err, m->placement, &asked.placement);
+    }
+    if (code == ERR_OK) {
+        code = policy_read(&a->err, m->rules, &asked.rules);
     }
     if (code != ERR_OK) {
         return code;
@@ -327,7 +318,7 @@ enum err_code apply_keyspace_create(struct apply *a)
     }
     bool is_hash = m->scheme == DIR_SCHEME_HASH;
     bool more = m->more || (is_hash && m->partitions > DIR_CREATE_BATCH);
-    struct dir_keyspace *ks = new_keyspace(a, m, more, &placement);
+    struct dir_keyspace *ks = new_keyspace(a, m, more, &asked);
     apply_put(a, ks);
     struct placer *placer = placer_new(a);
     if (is_hash) {
@@ -502,7 +493,10 @@ check_patch(struct apply *a, const struct dir_keyspace *ks, struct dir_keyspace 
         code = valid_placement(&a->err, m->placement, &next->placement);
     }
     if (code == ERR_OK && m->has_policy) {
-        code = check_policy(&a->err, &m->policy);
+        code = policy_check_text(&a->err, &m->policy);
+    }
+    if (code == ERR_OK && m->has_policy) {
+        code = policy_read(&a->err, m->rules, &next->rules);
     }
     if (code != ERR_OK || !m->has_replicas) {
         return code;
@@ -524,7 +518,8 @@ static bool
 same_keyspace(const struct dir_keyspace *ks, const struct dir_keyspace *next, struct slice policy)
 {
     return place_equal(&ks->placement, &next->placement) &&
-           ks->sync_replicas == next->sync_replicas && ks->async_replicas == next->async_replicas &&
+           policy_equal(&ks->rules, &next->rules) && ks->sync_replicas == next->sync_replicas &&
+           ks->async_replicas == next->async_replicas &&
            slice_eq(policy, slice_of(ks->policy, ks->policy_len));
 }
 

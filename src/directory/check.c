@@ -3,7 +3,7 @@
  * nothing is taken from an index that is itself in question. Rules: docs/ARCHITECTURE.md,
  * "Invariants". */
 #include "base/mem.h"
-#include "directory/operation.h"
+#include "directory/budget_internal.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -261,6 +261,9 @@ static void check_keyspaces(struct checker *c)
             !is_revision(c, ks->created) || ks->created > ks->mod_revision) {
             wrong(c, "keyspace %s: its id or revisions are out of range", ks->name);
         }
+        if (!policy_in_range(&ks->rules)) {
+            wrong(c, "keyspace %s: a value of its policy is out of range", ks->name);
+        }
         if (ptree_get(&v->keyspaces_by_name, slice_of(ks->name, strlen(ks->name))) != ks) {
             wrong(c, "keyspace %s: it is not found by its name", ks->name);
         }
@@ -484,6 +487,10 @@ static void check_rest(struct checker *c)
         if (why != NULL) {
             wrong(c, "operation %" PRIu64 ": %s", o->id, why);
         }
+    }
+    const char *budgets = check_budgets(v);
+    if (budgets != NULL) {
+        wrong(c, "%s", budgets);
     }
     check_duties(c);
 }

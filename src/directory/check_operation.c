@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What holds between operations, partitions and duties at every revision (check.c has the rest).
  * Gives what is wrong with one of them, or NULL. */
-#include "directory/operation.h"
+#include "directory/budget_internal.h"
 
 static bool is_open(const struct dir_operation *o)
 {
@@ -37,6 +37,12 @@ const char *check_partition_operation(const struct dir_view *v, const struct dir
             return "a copy joins in no operation";
         }
     }
+    if (o != NULL && o->stage == DIR_STAGE_WINDOW) {
+        int at = partition_copy_on(p, o->source);
+        if (at >= 0 && p->replicas[at].role == DIR_ROLE_SYNC && partition_has_primary(p)) {
+            return "the source of a move is an heir";
+        }
+    }
     if (p->state == DIR_FENCING && (o == NULL || !is_fenced(o))) {
         return "it is fenced by no operation";
     }
@@ -56,13 +62,19 @@ static const char *check_stage(const struct dir_operation *o)
     };
     uint8_t want = states[o->stage] != 0 ? states[o->stage] : DIR_OPERATION_RUNNING;
     if (o->state != want || o->stage_count == 0 ||
-        o->stages[o->stage_count - 1].stage != o->stage || o->attempt == 0 ||
-        o->attempt > DIR_ATTEMPTS_MAX) {
+        o->stages[o->stage_count - 1].stage != o->stage || o->first_attempt == 0 ||
+        o->attempt < o->first_attempt || o->attempt - o->first_attempt >= DIR_ATTEMPTS_MAX) {
         return "its stage, state and attempt do not go together";
     }
     if (o->joined &&
         (o->joined_session == 0 || o->stage < DIR_STAGE_VALIDATE || o->stage > DIR_STAGE_CUTOVER)) {
         return "it is joined in another stage";
+    }
+    if (o->reverse && o->epoch_after == 0) {
+        return "it is followed before its cutover";
+    }
+    if (o->reversed_by != 0 && o->state != DIR_OPERATION_DONE) {
+        return "it is taken back and goes on";
     }
     if (o->stage == DIR_STAGE_WINDOW && o->epoch_after <= o->epoch_before) {
         return "its cutover made no new epoch";
@@ -86,6 +98,9 @@ const char *check_operation(const struct dir_view *v, const struct dir_operation
         if (at < 0 || p->replicas[at].role != DIR_ROLE_JOINING || p->replicas[at].copy != o->copy) {
             return "its candidate is not there";
         }
+    }
+    if ((wrong = check_reservation(o)) != NULL) {
+        return wrong;
     }
     if (o->stage == DIR_STAGE_CLEANUP && duty_of_operation(v, o) == NULL) {
         return "nobody has to clean up";

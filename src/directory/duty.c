@@ -8,7 +8,8 @@
 void duty_make(struct apply *a,
                const struct dir_keyspace *ks,
                const struct dir_partition *p,
-               const struct dir_replica *r)
+               const struct dir_replica *r,
+               uint64_t operation)
 {
     struct dir_duty *d = mem_zalloc(sizeof *d);
     d->object.refs = 1;
@@ -17,7 +18,7 @@ void duty_make(struct apply *a,
     d->node = r->node;
     d->keyspace = p->keyspace;
     d->partition = p->id;
-    d->operation = p->operation;
+    d->operation = operation;
     d->copy = r->copy;
     d->revision = a->rev;
     memcpy(d->keyspace_name, ks->name, sizeof d->keyspace_name);

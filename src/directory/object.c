@@ -82,6 +82,40 @@ static struct range get_range(struct wire_reader *r)
     return range;
 }
 
+static void put_rules(struct buf *b, const struct dir_policy *rules)
+{
+    wire_put_u32(b, rules->set);
+    for (uint32_t i = 0; i < DIR_POLICY_VALUES; i++) {
+        if ((rules->set >> i & 1) != 0) {
+            wire_put_u64(b, rules->values[i]);
+        }
+    }
+    wire_put_u32(b, rules->check_count);
+    for (uint32_t i = 0; i < rules->check_count; i++) {
+        wire_put_text(b, rules->checks[i]);
+    }
+}
+
+static void get_rules(struct wire_reader *r, struct dir_policy *out)
+{
+    out->set = wire_u32(r);
+    if (out->set >> DIR_POLICY_VALUES != 0) {
+        wire_fail(r, "a value of the policy is unknown");
+        out->set = 0;
+    }
+    for (uint32_t i = 0; i < DIR_POLICY_VALUES; i++) {
+        out->values[i] = (out->set >> i & 1) != 0 ? wire_u64(r) : 0;
+    }
+    out->check_count = wire_u32(r);
+    if (out->check_count > DIR_CHECKS_MAX) {
+        wire_fail(r, "there are too many checks");
+        out->check_count = 0;
+    }
+    for (uint32_t i = 0; i < out->check_count; i++) {
+        wire_text(r, out->checks[i], sizeof out->checks[i], "the name of a check is wrong");
+    }
+}
+
 static void put_keyspace(struct buf *b, const struct dir_keyspace *k)
 {
     wire_put_u64(b, k->id);
@@ -97,6 +131,7 @@ static void put_keyspace(struct buf *b, const struct dir_keyspace *k)
     wire_put_u32(b, k->async_replicas);
     put_labels(b, k->placement.require, k->placement.require_count);
     wire_put_text(b, k->placement.spread);
+    put_rules(b, &k->rules);
     wire_put_u64(b, k->created);
     wire_put_u64(b, k->mod_revision);
     wire_put_u64(b, k->created_ms);
@@ -119,6 +154,7 @@ static void *get_keyspace(struct wire_reader *r)
     k.async_replicas = wire_u32(r);
     k.placement.require_count = get_labels(r, k.placement.require, DIR_REQUIRE_MAX);
     wire_text(r, k.placement.spread, sizeof k.placement.spread, "the spread label is wrong");
+    get_rules(r, &k.rules);
     k.created = wire_u64(r);
     k.mod_revision = wire_u64(r);
     k.created_ms = wire_u64(r);

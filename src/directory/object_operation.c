@@ -3,6 +3,7 @@
  * both ways, so that a field cannot be forgotten in one of them. */
 #include "base/mem.h"
 #include "base/wire.h"
+#include "directory/budget_internal.h"
 #include "directory/internal.h"
 
 #define OPERATION_NUMBERS(X)                                                                       \
@@ -12,6 +13,10 @@
     X(source)                                                                                      \
     X(destination)                                                                                 \
     X(leaving)                                                                                     \
+    X(leaving_copy)                                                                                \
+    X(reverses)                                                                                    \
+    X(reversed_by)                                                                                 \
+    X(base_position)                                                                               \
     X(epoch_before)                                                                                \
     X(epoch_after)                                                                                 \
     X(revision)                                                                                    \
@@ -41,9 +46,21 @@
     X(deleted_bytes)                                                                               \
     X(max_bytes_per_s)                                                                             \
     X(rate_bytes_per_s)                                                                            \
+    X(size_bytes)                                                                                  \
+    X(live_bytes_per_s)                                                                            \
+    X(stage_bytes)                                                                                 \
     X(attention_since_ms)
 
-#define OPERATION_FLAGS(X) X(moves_primary) X(complete) X(active) X(fenced) X(joined)
+#define OPERATION_FLAGS(X)                                                                         \
+    X(moves_primary)                                                                               \
+    X(complete)                                                                                    \
+    X(active)                                                                                      \
+    X(fenced)                                                                                      \
+    X(joined)                                                                                      \
+    X(warm)                                                                                        \
+    X(reverse)                                                                                     \
+    X(has_size)                                                                                    \
+    X(has_live)
 
 #define OPERATION_TEXTS(X)                                                                         \
     X(snapshot)                                                                                    \
@@ -89,10 +106,12 @@ void object_put_operation(struct buf *b, const struct dir_operation *o)
     OPERATION_FLAGS(X)
 #undef X
     wire_put_u32(b, o->attempt);
+    wire_put_u32(b, o->first_attempt);
     wire_put_u32(b, o->validations);
     wire_put_u32(b, o->class_of);
     put_evidence(b, &o->source_says);
     put_evidence(b, &o->destination_says);
+    budget_put(b, &o->reserved);
 #define X(field) wire_put_text(b, o->field);
     OPERATION_TEXTS(X)
 #undef X
@@ -118,10 +137,12 @@ static void get_scalars(struct wire_reader *r, struct dir_operation *o)
     OPERATION_FLAGS(X)
 #undef X
     o->attempt = wire_u32(r);
+    o->first_attempt = wire_u32(r);
     o->validations = wire_u32(r);
     o->class_of = wire_u32(r);
     get_evidence(r, &o->source_says);
     get_evidence(r, &o->destination_says);
+    budget_get(r, &o->reserved);
 #define X(field) wire_text(r, o->field, sizeof o->field, "the text " #field " is wrong");
     OPERATION_TEXTS(X)
 #undef X

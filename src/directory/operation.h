@@ -23,6 +23,11 @@ struct moving {
 
 /* The partition's operation; it must have one. */
 void moving_open(struct moving *m, struct apply *a, const struct dir_partition *p, const char *by);
+/* Of one that has ended, on a partition that it does not hold (any more). */
+void moving_open_again(struct moving *m,
+                       struct apply *a,
+                       const struct dir_operation *o,
+                       const struct dir_partition *p);
 /* Puts what changed. `quiet`: routers and counts are told by somebody who goes on changing the
  * partition. */
 void moving_commit(struct moving *m, bool quiet);
@@ -48,10 +53,29 @@ void moving_again(struct moving *m);
 void moving_cutover(struct moving *m, uint64_t start_position);
 /* D counts, and who leaves is gone. No authority changes hands. */
 void moving_join(struct moving *m);
+/* In WINDOW: done, and a move back begins with the source's copy. */
+void moving_reverse(struct moving *m);
 /* The source's copy is not needed any more. */
 void moving_cleanup(struct moving *m);
 void moving_attention(struct moving *m, const char *code, const char *detail);
 void moving_fail(struct moving *m, const char *code, const char *detail);
+/* Nobody is needed any more. */
+void moving_calm(struct moving *m);
+/* Aborted: another attempt from the beginning, with this source. It holds the partition again. */
+void moving_queue_again(struct moving *m, uint64_t source);
+/* Failed after its cutover: what it was to delete goes after all. */
+void moving_cleanup_again(struct moving *m);
+
+/* What a start asks for, or an operation that is to be tried again. */
+struct operation_request {
+    uint32_t kind, role;
+    const struct dir_node *from, *to, *owner; /* or NULL */
+    int from_at, to_at;                       /* their copies, or -1 */
+};
+/* Fills in `owner` and the copies, and says whether all of it fits the partition as it is. */
+enum err_code
+operation_check(struct apply *a, struct dir_partition *p, struct operation_request *r) MUST_CHECK;
+enum err_code operation_retry(struct apply *a, const struct dir_operation *o) MUST_CHECK;
 
 /* A new row in QUEUED that holds the partition. */
 struct dir_operation *operation_queue(struct apply *a,

@@ -199,12 +199,26 @@ static enum err_code
 finish_validation(struct apply *a, const struct dir_operation *o, const struct dir_partition *p)
 {
     struct moving m;
-    if (o->stage != DIR_STAGE_WINDOW || p == NULL || !partition_has_primary(p) ||
-        a->cmd->operation_verb->back) {
+    bool back = a->cmd->operation_verb->back;
+    if (back && o->reversed_by != 0) {
+        return ERR_OK; /* asked for again */
+    }
+    if (o->stage != DIR_STAGE_WINDOW || p == NULL || !partition_has_primary(p)) {
         return err_set(&a->err, ERR_STALE_REPORT, "its validation window can't be ended now");
     }
+    if (back && !view_node_is_live(view_node_by_id(a->s, o->source))) {
+        return err_set(&a->err, ERR_NO_DESTINATION, "\"%s\" has no session", o->source_name);
+    }
     moving_open(&m, a, p, a->cmd->principal[0] != '\0' ? a->cmd->principal : "directory");
-    moving_cleanup(&m);
+    if (back && moving_copy(&m, o->source) < 0) {
+        moving_drop(&m);
+        return err_set(&a->err, ERR_NO_DESTINATION, "\"%s\" has no copy", o->source_name);
+    }
+    if (back) {
+        moving_reverse(&m);
+    } else {
+        moving_cleanup(&m);
+    }
     moving_commit(&m, false);
     return ERR_OK;
 }
@@ -253,6 +267,7 @@ enum err_code apply_operation_verb(struct apply *a)
     case CADASTRE__OPERATION_VERB_KIND__PROMOTE_CANDIDATE:
         return promote(a, o, p);
     case CADASTRE__OPERATION_VERB_KIND__RETRY:
+        return operation_retry(a, o);
     case _CADASTRE__OPERATION_VERB_KIND_IS_INT_SIZE:
         break;
     }

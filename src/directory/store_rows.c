@@ -342,19 +342,32 @@ static bool columns_agree(sqlite3_stmt *st, const struct dir_object *o)
         const struct dir_server *v = object;
         return v->id == id && text_is(st, 2, v->raft_address);
     }
+    if (o->kind == DIR_KIND_DUTY) {
+        const struct dir_duty *d = object;
+        return d->id == id && d->node == store_column_u64(st, 2);
+    }
     const struct dir_operation *op = object;
     return op->id == id && op->partition == store_column_u64(st, 2);
 }
 
+/* What the objects of a statement have to be. */
 static uint8_t kind_of(enum store_sql which)
 {
-    if (which == SQL_LOAD_KEYSPACES || which == SQL_KEYSPACE_AT) {
+    switch ((int)which) {
+    case SQL_LOAD_KEYSPACES:
+    case SQL_KEYSPACE_AT:
         return DIR_KIND_KEYSPACE;
-    }
-    if (which == SQL_LOAD_NODES) {
+    case SQL_LOAD_NODES:
         return DIR_KIND_NODE;
+    case SQL_LOAD_SERVERS:
+        return DIR_KIND_SERVER;
+    case SQL_LOAD_DUTIES:
+        return DIR_KIND_DUTY;
+    case SQL_LOAD_OPERATIONS:
+        return DIR_KIND_OPERATION;
+    default:
+        UNREACHABLE();
     }
-    return which == SQL_LOAD_SERVERS ? DIR_KIND_SERVER : DIR_KIND_OPERATION;
 }
 
 static struct dir_object *read_object(enum store_sql which, sqlite3_stmt *st, struct err *e)

@@ -70,6 +70,11 @@ static void put_stage(struct feed *f, const struct dir_task *grant, const struct
     t.session = f->node->session;
     t.must_have_count = 0;
     t.copy = o->copy;
+    t.reverse = o->reverse && o->stage == DIR_STAGE_WINDOW;
+    t.start_position = t.reverse ? o->final_position : o->base_position;
+    if (t.reverse && t.is_source) {
+        t.copy = grant->copy;
+    }
     t.operation = o;
     t.peer = peer;
     newest(&t.revision, o->stage_revision);

@@ -45,7 +45,10 @@ struct dir_task {
     bool fenced;
     uint32_t must_have_count; /* primary only */
     struct dir_task_peer must_have[DIR_REPLICAS_MAX];
+    /* Of a grant: the epoch's first change. Of a stage: up to where the two sides' logs are the
+     * same, where a move back begins, or a source follows. */
     uint64_t start_position;
+    bool reverse; /* of a stage task in WINDOW: the destination feeds the source */
     const struct dir_operation
         *operation;              /* stage, fence, and the grant of a partition that one holds */
     const struct dir_node *peer; /* the other side of the operation */

@@ -31,6 +31,7 @@ class Plane:
         self.revision, self.session, self.lease_ms = 100, 0, LEASE_MS
         self.tasks, self.moved = [], threading.Condition()
         self.alive, self.registrations, self.released = True, [], []
+        self.first_orders = lambda session: []  # that a session begins with
         self.reports, self.answers = [], {}
         self.mock.rules += [("PUT", NODE, self.put), ("POST", NODE + "/heartbeat", self.heartbeat),
                             ("GET", NODE + "/tasks", self.get_tasks), ("DELETE", NODE + "/session", self.release),
@@ -56,7 +57,7 @@ class Plane:
         with self.moved:
             self.revision += 1
             self.session = self.revision
-            self.tasks = []
+            self.tasks = self.first_orders(self.session)
             answer = {"session": self.session, "lease_ms": self.lease_ms, "revision": self.revision, "partitions": []}
             self.registrations.append((key, answer))
             self.moved.notify_all()
@@ -453,6 +454,26 @@ def a_cleanup_spares_the_copy_in_use():
         equal(p.reports[-1], {"session": p.session, "copy": 6, "deleted_bytes": 1234, "duty": "10"})
         equal(d("copy", "ks", 2)["copy"], 0)
         equal(len(tasks_of(d, "cleanup")), 1)
+
+
+@test
+def what_a_new_session_does_not_hold_is_revoked_before_its_cleanup():
+    with Plane() as p, Driver() as d:
+        p.agent(d)
+        g = p.grant(copy=5)
+        kept = p.grant(partition=2, copy=6)
+        wait_for(lambda: may(d, g["epoch"]) and may(d, kept["epoch"], 2), "the right to write")
+
+        def orders(session):
+            of = {"keyspace": "ks", "revision": session, "session": session, "authority": "exclusive"}
+            return [{**of, "id": "c", "kind": "cleanup", "partition": 1, "duty": 9, "copy": 5},
+                    {**kept, **of, "id": "g", "epoch": session}]
+        p.first_orders = orders
+        p.session = 0  # and the heartbeat that follows hears of it
+        await_task(d, "cleanup")
+        wait_for(lambda: may(d, p.session, 2), "the right to write again")
+        since = [(t["what"], t["partition"]) for t in tasks_of(d) if t["session"] == p.session]
+        equal(since, [("grant", 2), ("revoke", 1), ("cleanup", 1)])
 
 
 @test

@@ -2,6 +2,8 @@
 /* The stages of a move, one by one: what each asks for, what follows, and what goes wrong in it
  * (docs/movement.md). */
 #include "directory/internal.h"
+#include "directory/operation.h"
+#include "directory/policy.h"
 #include "directory/tasks.h"
 #include "tests/harness/agents.h"
 #include "tests/harness/tap.h"
@@ -11,6 +13,7 @@
 
 static struct world w;
 static uint64_t op, seq_s, seq_d;
+static const char *from = "n1", *to = "n2"; /* of the steps below */
 
 static char *text(const char *s)
 {
@@ -44,14 +47,14 @@ static int role_on(const char *name)
 }
 
 static const struct dir_result *
-start(enum dir_operation_kind kind, const char *from, const char *to)
+start(enum dir_operation_kind kind, const char *leaving, const char *taking)
 {
     Cadastre__OperationStart m;
     cadastre__operation_start__init(&m);
     m.kind = kind;
     m.partition = part()->id;
-    m.from = text(from);
-    m.to = text(to);
+    m.from = text(leaving);
+    m.to = text(taking);
     m.role = kind == DIR_OPERATION_ADD_REPLICA ? DIR_ROLE_SYNC : 0;
     const struct dir_result *r = world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_START, &m);
     if (r->err.code == ERR_OK) {
@@ -113,7 +116,7 @@ static const struct dir_result *tell(Cadastre__OperationReport *m)
 
 static const struct dir_result *prepare(void)
 {
-    Cadastre__OperationReport m = report("n2");
+    Cadastre__OperationReport m = report(to);
     m.has = DIR_REPORT_READY | DIR_REPORT_FREE_BYTES;
     m.ready = true;
     m.free_bytes = 1200;
@@ -122,7 +125,7 @@ static const struct dir_result *prepare(void)
 
 static const struct dir_result *snapshot(void)
 {
-    Cadastre__OperationReport m = report("n1");
+    Cadastre__OperationReport m = report(from);
     m.has = DIR_REPORT_SNAPSHOT | DIR_REPORT_POSITION | DIR_REPORT_BYTES_TOTAL;
     m.snapshot = text("s1");
     m.position = 100;
@@ -132,7 +135,7 @@ static const struct dir_result *snapshot(void)
 
 static const struct dir_result *copy(void)
 {
-    Cadastre__OperationReport m = report("n2");
+    Cadastre__OperationReport m = report(to);
     m.has = DIR_REPORT_CHUNK | DIR_REPORT_BYTES_DONE | DIR_REPORT_COMPLETE;
     m.chunk = 10;
     m.bytes_done = 1000;
@@ -142,7 +145,7 @@ static const struct dir_result *copy(void)
 
 static const struct dir_result *catch_up(void)
 {
-    Cadastre__OperationReport m = report("n2");
+    Cadastre__OperationReport m = report(to);
     m.has = DIR_REPORT_APPLIED_POSITION | DIR_REPORT_LAG_BYTES;
     m.applied_position = 110;
     return tell(&m);
@@ -150,7 +153,7 @@ static const struct dir_result *catch_up(void)
 
 static const struct dir_result *active(void)
 {
-    Cadastre__OperationReport m = report("n1");
+    Cadastre__OperationReport m = report(from);
     m.has = DIR_REPORT_ACTIVE | DIR_REPORT_FROM_POSITION;
     m.active = true;
     m.from_position = 120;
@@ -159,7 +162,7 @@ static const struct dir_result *active(void)
 
 static const struct dir_result *applied(uint64_t position)
 {
-    Cadastre__OperationReport m = report("n2");
+    Cadastre__OperationReport m = report(to);
     m.has = DIR_REPORT_APPLIED_POSITION;
     m.applied_position = position;
     return tell(&m);
@@ -177,7 +180,7 @@ static const struct dir_result *sum(const char *node, uint64_t checksum)
 
 static const struct dir_result *fence(void)
 {
-    Cadastre__OperationReport m = report("n1");
+    Cadastre__OperationReport m = report(from);
     m.has = DIR_REPORT_FENCED | DIR_REPORT_FINAL_POSITION | DIR_REPORT_CHECKSUM;
     m.fenced = true;
     m.epoch = part()->epoch;
@@ -188,7 +191,7 @@ static const struct dir_result *fence(void)
 
 static const struct dir_result *cut_over(uint64_t position, uint64_t checksum)
 {
-    Cadastre__OperationReport m = report("n2");
+    Cadastre__OperationReport m = report(to);
     m.has = DIR_REPORT_APPLIED_POSITION | DIR_REPORT_CHECKSUM;
     m.applied_position = position;
     m.checksum = checksum;
@@ -219,8 +222,8 @@ static void to_stage(enum dir_stage stage)
             (void)applied(120);
             break;
         case DIR_STAGE_VALIDATE:
-            (void)sum("n1", 5);
-            (void)sum("n2", 5);
+            (void)sum(from, 5);
+            (void)sum(to, 5);
             break;
         case DIR_STAGE_FENCE:
             (void)fence();
@@ -239,6 +242,8 @@ static void to_stage(enum dir_stage stage)
 static void open_world(uint32_t sync)
 {
     seq_s = seq_d = 0;
+    from = "n1";
+    to = "n2";
     world_open(&w);
     (void)agent_put(&w, "n1", 0);
     if (sync > 0) {
@@ -481,6 +486,131 @@ static void the_cutover_waits_and_compares(void)
     close_world();
 }
 
+/* --- what the keyspace's policy changes --- */
+
+static const struct dir_result *set_policy(Cadastre__PolicyRules *rules)
+{
+    Cadastre__KeyspacePatch m;
+    cadastre__keyspace_patch__init(&m);
+    m.keyspace = world_keyspace(&w, "orders")->id;
+    m.has_policy = true;
+    m.rules = rules;
+    return world_do(&w, CADASTRE__COMMAND__BODY_KEYSPACE_PATCH, &m);
+}
+
+static void policy_value(enum dir_policy_value which, uint64_t value, enum err_code want)
+{
+    Cadastre__PolicyValue v, *values[] = {&v};
+    Cadastre__PolicyRules rules;
+    cadastre__policy_value__init(&v);
+    cadastre__policy_rules__init(&rules);
+    v.which = which;
+    v.value = value;
+    rules.n_values = 1;
+    rules.values = values;
+    CHECK_U64(set_policy(&rules)->err.code, want);
+}
+
+static void policy_checks(char **names, size_t count)
+{
+    Cadastre__PolicyRules rules;
+    cadastre__policy_rules__init(&rules);
+    rules.n_required_checks = count;
+    rules.required_checks = names;
+    CHECK_U64(set_policy(&rules)->err.code, ERR_OK);
+}
+
+static void prepare_with(const char *check, bool ready)
+{
+    Cadastre__OperationReport m = report("n2");
+    Cadastre__Check c, *checks[] = {&c};
+    cadastre__check__init(&c);
+    c.name = text(check != NULL ? check : "");
+    c.ok = true;
+    m.has = DIR_REPORT_READY | DIR_REPORT_FREE_BYTES;
+    m.ready = ready;
+    m.free_bytes = 1200;
+    m.n_checks = check != NULL ? 1 : 0;
+    m.checks = checks;
+    CHECK_U64(tell(&m)->err.code, ERR_OK);
+}
+
+static void a_required_check_is_missed(void)
+{
+    char *names[] = {text("schema"), text("encryption")};
+    at(DIR_STAGE_PREPARE, 0);
+    policy_checks(names, 2);
+    prepare_with(NULL, false); /* not ready: it may still come */
+    CHECK_U64(it()->stage, DIR_STAGE_PREPARE);
+    prepare_with("schema", true);
+    CHECK(it()->state == DIR_OPERATION_ABORTED && has_duty("n2"));
+    CHECK_STR(it()->attention_code, "prepare_check_failed");
+    CHECK_STR(it()->attention, "encryption");
+    close_world();
+    at(DIR_STAGE_PREPARE, 0);
+    policy_checks(names, 1);
+    prepare_with("schema", true);
+    CHECK_U64(it()->stage, DIR_STAGE_SNAPSHOT);
+    policy_checks(NULL, 0);
+    CHECK_U64(world_keyspace(&w, "orders")->rules.check_count, 0);
+    close_world();
+}
+
+static void a_cold_destination_waits_before_the_fence(void)
+{
+    for (int late = 0; late < 2; late++) {
+        at(DIR_STAGE_VALIDATE, 0);
+        policy_value(DIR_POLICY_REQUIRE_WARM, 1, ERR_OK);
+        (void)sum("n1", 5);
+        CHECK_U64(sum("n2", 5)->err.code, ERR_OK);
+        CHECK(it()->stage == DIR_STAGE_VALIDATE && part()->state == DIR_ACTIVE);
+        Cadastre__OperationReport m = report(late != 0 ? "n1" : "n2");
+        m.warm = true;
+        CHECK_U64(tell(&m)->err.code, late != 0 ? ERR_INVALID_REQUEST : ERR_OK);
+        CHECK_U64(it()->stage, late != 0 ? DIR_STAGE_VALIDATE : DIR_STAGE_FENCE);
+        (void)time_out(); /* another attempt has to say it again */
+        CHECK(!it()->warm);
+        close_world();
+    }
+}
+
+static void policy_goes_before_settings(void)
+{
+    at(DIR_STAGE_SNAPSHOT, 0);
+    policy_value(DIR_POLICY_HEADROOM_PPM, 1300000, ERR_OK);
+    Cadastre__OperationReport m = report("n1");
+    m.has = DIR_REPORT_SNAPSHOT | DIR_REPORT_POSITION | DIR_REPORT_BYTES_TOTAL;
+    m.snapshot = text("s1");
+    m.bytes_total = 1000;
+    (void)tell(&m);
+    CHECK_STR(it()->attention_code, "insufficient_headroom");
+    close_world();
+    at(DIR_STAGE_COPY, 0);
+    policy_value(DIR_POLICY_MAX_CHECKSUM_FAILURES, 0, ERR_OK);
+    m = report("n2");
+    m.has = DIR_REPORT_CHUNK | DIR_REPORT_BYTES_DONE;
+    m.checksum_failures = 1;
+    (void)tell(&m);
+    CHECK_STR(it()->attention_code, "checksum_failures");
+    close_world();
+    at(DIR_STAGE_CATCH_UP, 0);
+    policy_value(DIR_POLICY_CUTOVER_LAG_BYTES, 5, ERR_OK);
+    m = report("n2");
+    m.has = DIR_REPORT_APPLIED_POSITION | DIR_REPORT_LAG_BYTES;
+    m.lag_bytes = 6;
+    (void)tell(&m);
+    CHECK_U64(it()->stage, DIR_STAGE_CATCH_UP);
+    policy_value(DIR_POLICY_FENCE_MAX_MS, 0, ERR_INVALID_REQUEST);
+    CHECK_STR(w.result->err.pointer, "/policy/fence_max_ms");
+    policy_value(DIR_POLICY_VALUES, 0, ERR_INVALID_REQUEST);
+    const struct dir_keyspace *ks = world_keyspace(&w, "orders");
+    CHECK_U64(dir_policy_get(world_state(&w), ks, DIR_POLICY_CUTOVER_LAG_BYTES), 5);
+    CHECK_U64(dir_policy_get(world_state(&w), ks, DIR_POLICY_FENCE_MAX_MS),
+              world_state(&w)->settings.fence_max_ms);
+    CHECK_U64(dir_policy_space(world_state(&w), NULL, 1000001), 1200002);
+    close_world();
+}
+
 /* --- reports that do not count --- */
 
 static void the_same_report_is_answered_the_same(void)
@@ -588,6 +718,263 @@ static void a_busy_partition_is_left_alone(void)
     CHECK_U64(world_do(&w, CADASTRE__COMMAND__BODY_KEYSPACE_DELETE, &m)->err.code,
               ERR_KEYSPACE_BUSY);
     close_world();
+}
+
+/* --- tried again --- */
+
+#define RETRY CADASTRE__OPERATION_VERB_KIND__RETRY
+
+static void an_aborted_move_begins_anew(void)
+{
+    for (int s = DIR_STAGE_QUEUED; s <= DIR_STAGE_CUTOVER; s++) {
+        at((enum dir_stage)s, 0);
+        uint64_t old_copy = it()->copy;
+        tap_note("aborted in %s", dir_stage_name((enum dir_stage)s));
+        (void)verb(CADASTRE__OPERATION_VERB_KIND__ABORT);
+        CHECK_U64(verb(RETRY)->err.code, ERR_OK);
+        CHECK(it()->state == DIR_OPERATION_QUEUED && part()->operation == op);
+        CHECK(it()->attempt == 2 && it()->attention_code[0] == '\0' && it()->copy == 0);
+        dir_rev revision = world_state(&w)->revision;
+        CHECK_U64(verb(RETRY)->err.code, ERR_OK); /* it is on its way */
+        CHECK_U64(world_state(&w)->revision, revision);
+        if (s > DIR_STAGE_QUEUED) { /* the old candidate goes first */
+            CHECK_U64(admit()->err.code, ERR_NO_DESTINATION);
+            struct ptree_iter iter;
+            ptree_seek(&world_state(&w)->duties, slice_of(NULL, 0), &iter);
+            const struct dir_duty *d = ptree_iter_get(&iter, NULL);
+            CHECK_U64(d->copy, old_copy);
+            Cadastre__DutyDone m;
+            cadastre__duty_done__init(&m);
+            m.duty = d->id;
+            m.node = text("n2");
+            m.session = agent_node(&w, "n2")->session;
+            m.copy = d->copy;
+            CHECK_U64(world_do(&w, CADASTRE__COMMAND__BODY_DUTY_DONE, &m)->err.code, ERR_OK);
+        }
+        to_stage(DIR_STAGE_WINDOW);
+        CHECK(it()->copy > old_copy || s == DIR_STAGE_QUEUED);
+        close_world();
+    }
+}
+
+static void a_retry_has_its_own_attempts(void)
+{
+    at(DIR_STAGE_PREPARE, 0);
+    for (int i = 0; i < DIR_ATTEMPTS_MAX; i++) {
+        (void)time_out();
+    }
+    CHECK_STR(it()->attention_code, "attempts_exhausted");
+    uint32_t attempts = it()->attempt;
+    CHECK_U64(verb(RETRY)->err.code, ERR_OK);
+    CHECK(it()->attempt == attempts + 1 && it()->state == DIR_OPERATION_QUEUED);
+    close_world();
+}
+
+static void what_can_not_be_tried_again(void)
+{
+    open_world(1);
+    uint64_t first = op;
+    (void)verb(CADASTRE__OPERATION_VERB_KIND__ABORT);
+    (void)start(DIR_OPERATION_MOVE, "n1", "n2");
+    op = first;
+    CHECK_U64(verb(RETRY)->err.code, ERR_PARTITION_BUSY);
+    op = part()->operation;
+    (void)verb(CADASTRE__OPERATION_VERB_KIND__ABORT);
+    (void)agent_schedule(&w, "n2", CADASTRE__SCHEDULING_VERB__CORDON);
+    CHECK_U64(verb(RETRY)->err.code, ERR_NO_DESTINATION);
+    CHECK_STR(w.result->err.pointer, "");
+    (void)agent_schedule(&w, "n2", CADASTRE__SCHEDULING_VERB__UNCORDON);
+    end_session("n1");
+    CHECK_STR(primary(), "n3");
+    CHECK_U64(verb(RETRY)->err.code, ERR_NOT_OWNER);
+    CHECK_U64(it()->state, DIR_OPERATION_ABORTED);
+    (void)agent_put(&w, "n1", 0);
+    (void)start(DIR_OPERATION_MOVE, "n1", "n2"); /* of what is another copy by now */
+    (void)verb(CADASTRE__OPERATION_VERB_KIND__ABORT);
+    end_session("n3");
+    CHECK_U64(agent_failover(&w, part()->id, "n1", true)->err.code, ERR_OK);
+    CHECK(it()->state == DIR_OPERATION_ABORTED && !it()->moves_primary);
+    CHECK_U64(verb(RETRY)->err.code, ERR_NOT_OWNER);
+    uint64_t id = part()->id;
+    CHECK_U64(world_split(&w, id, "m")->err.code, ERR_OK);
+    CHECK_U64(verb(RETRY)->err.code, ERR_STALE_EPOCH);
+    CHECK(w.result->retired);
+    op = 99999;
+    Cadastre__OperationVerb m;
+    cadastre__operation_verb__init(&m);
+    m.operation = op;
+    m.verb = RETRY;
+    CHECK_U64(world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_VERB, &m)->err.code,
+              ERR_OPERATION_NOT_FOUND);
+    close_world();
+}
+
+static void old_writes_are_known_at_the_second_time(void)
+{
+    at(DIR_STAGE_WINDOW, 0);
+    uint64_t copy = part()->replicas[partition_copy_on(part(), agent_node(&w, "n1")->id)].copy;
+    (void)verb(CADASTRE__OPERATION_VERB_KIND__FINISH_VALIDATION);
+    for (uint64_t writes = 2; writes < 4; writes++) {
+        Cadastre__OperationReport m = report("n1");
+        m.has = DIR_REPORT_OLD_EPOCH_WRITES;
+        m.old_epoch_writes = writes;
+        (void)tell(&m);
+        CHECK(it()->state == DIR_OPERATION_FAILED && !has_duty("n1"));
+        CHECK_U64(verb(RETRY)->err.code, ERR_OK);
+        CHECK(it()->stage == DIR_STAGE_CLEANUP && it()->attention_code[0] == '\0');
+        CHECK(has_duty("n1") && duty_of_operation(world_state(&w), it())->copy == copy);
+    }
+    Cadastre__OperationReport m = report("n1");
+    m.has = DIR_REPORT_OLD_EPOCH_WRITES;
+    m.old_epoch_writes = 3;
+    (void)tell(&m);
+    CHECK(it()->state == DIR_OPERATION_DONE && it()->old_epoch_writes == 3);
+    CHECK_U64(verb(RETRY)->err.code, ERR_PAST_CUTOVER);
+    close_world();
+}
+
+static void a_copy_that_counts_again_is_not_cleaned_up(void)
+{
+    at(DIR_STAGE_WINDOW, 0);
+    end_session("n2");
+    CHECK_U64(agent_failover(&w, part()->id, "n1", true)->err.code, ERR_OK);
+    uint64_t failed = it()->id;
+    CHECK(it()->state == DIR_OPERATION_FAILED);
+    CHECK_U64(verb(RETRY)->err.code, ERR_NODE_IN_USE);
+    (void)agent_put(&w, "n2", 0);
+    end_session("n1");
+    CHECK_U64(agent_failover(&w, part()->id, "n2", true)->err.code, ERR_OK);
+    op = failed;
+    CHECK_U64(verb(RETRY)->err.code, ERR_OK);
+    CHECK(it()->stage == DIR_STAGE_CLEANUP && role_on("n1") == 0 && has_duty("n1"));
+    CHECK_STR(primary(), "n2");
+    close_world();
+}
+
+/* --- the way back --- */
+
+static const struct dir_result *finish(bool back)
+{
+    Cadastre__OperationVerb m;
+    cadastre__operation_verb__init(&m);
+    m.operation = op;
+    m.verb = CADASTRE__OPERATION_VERB_KIND__FINISH_VALIDATION;
+    m.back = back;
+    return world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_VERB, &m);
+}
+
+/* From here on the steps are those of the move back. */
+static void go_back(void)
+{
+    uint64_t first = op;
+    CHECK_U64(finish(true)->err.code, ERR_OK);
+    CHECK(w.result->operation->id == first && w.result->operation->reversed_by != 0);
+    op = it()->reversed_by;
+    CHECK(op != 0 && it()->reverses == first && part()->operation == op);
+    CHECK(view_operation(world_state(&w), first)->state == DIR_OPERATION_DONE);
+    from = "n2";
+    to = "n1";
+}
+
+static void the_way_back_begins_with_the_old_copy(void)
+{
+    at(DIR_STAGE_WINDOW, 0);
+    uint64_t first = op, epoch = part()->epoch;
+    uint64_t copy = part()->replicas[partition_copy_on(part(), agent_node(&w, "n1")->id)].copy;
+    go_back();
+    CHECK(it()->stage == DIR_STAGE_CATCH_UP && it()->copy == copy && !has_duty("n1"));
+    CHECK(role_on("n1") == DIR_ROLE_JOINING && part()->epoch == epoch);
+    CHECK(it()->base_position == 150 && it()->source_session == part()->session);
+    dir_rev revision = world_state(&w)->revision;
+    op = first;
+    CHECK_U64(finish(true)->err.code, ERR_OK); /* once */
+    CHECK_U64(finish(false)->err.code, ERR_STALE_REPORT);
+    CHECK_U64(world_state(&w)->revision, revision);
+    op = part()->operation;
+    to_stage(DIR_STAGE_WINDOW);
+    CHECK_STR(primary(), "n1");
+    CHECK(part()->replicas[0].copy == copy && role_on("n2") == DIR_ROLE_ASYNC);
+    close_world();
+}
+
+static void a_way_back_that_lost_its_base_begins_at_prepare(void)
+{
+    for (int how = 0; how < 3; how++) {
+        at(DIR_STAGE_WINDOW, 0);
+        go_back();
+        uint64_t copy = it()->copy;
+        Cadastre__OperationReport m;
+        if (how == 0) {
+            m = report(to);
+            m.gap = true;
+            CHECK_U64(tell(&m)->err.code, ERR_OK);
+        } else if (how == 1) {
+            (void)agent_put_copies(&w, "n1", NULL, 0);
+        } else {
+            to_stage(DIR_STAGE_VALIDATE);
+            (void)sum(from, 5);
+            (void)sum(to, 6);
+        }
+        CHECK(it()->stage == DIR_STAGE_PREPARE && it()->copy > copy && it()->base_position == 0);
+        CHECK(has_duty("n1"));
+        to_stage(DIR_STAGE_WINDOW);
+        CHECK_STR(primary(), "n1");
+        close_world();
+    }
+}
+
+static void a_way_back_may_be_given_up(void)
+{
+    at(DIR_STAGE_WINDOW, 0);
+    go_back();
+    CHECK_U64(verb(CADASTRE__OPERATION_VERB_KIND__ABORT)->err.code, ERR_OK);
+    CHECK(part()->operation == 0 && role_on("n1") == 0 && has_duty("n1"));
+    CHECK_STR(primary(), "n2");
+    close_world();
+    at(DIR_STAGE_WINDOW, 0);
+    end_session("n1");
+    CHECK_U64(finish(true)->err.code, ERR_NO_DESTINATION);
+    CHECK_U64(it()->stage, DIR_STAGE_WINDOW);
+    close_world();
+}
+
+static bool collect(void *arg, const struct dir_task *t)
+{
+    struct dir_task *out = arg;
+    out[t->kind] = *t;
+    return true;
+}
+
+static void collect_tasks(const char *node, struct dir_task got[DIR_TASK_CLEANUP + 1])
+{
+    memset(got, 0, sizeof got[0] * (DIR_TASK_CLEANUP + 1));
+    (void)dir_tasks(world_state(&w), agent_node(&w, node), 0, collect, got);
+}
+
+static void in_the_window_the_source_may_follow(void)
+{
+    struct dir_task got[DIR_TASK_CLEANUP + 1];
+    for (int reverse = 0; reverse < 2; reverse++) {
+        at(DIR_STAGE_CUTOVER, 1);
+        policy_value(DIR_POLICY_REVERSE_REPLICATION, (uint64_t)reverse, ERR_OK);
+        to_stage(DIR_STAGE_WINDOW);
+        uint64_t copy = part()->replicas[partition_copy_on(part(), agent_node(&w, "n1")->id)].copy;
+        for (int side = 0; side < 2; side++) {
+            collect_tasks(side == 0 ? "n1" : "n2", got);
+            const struct dir_task *t = &got[DIR_TASK_STAGE];
+            CHECK(t->reverse == (reverse != 0) && t->is_source == (side == 0));
+            CHECK(t->start_position == (reverse != 0 ? 150 : 0) && t->peer != NULL);
+            CHECK(reverse == 0 || t->copy == (side == 0 ? copy : it()->copy));
+        }
+        CHECK(role_on("n1") == DIR_ROLE_ASYNC); /* and no heir, however well it follows */
+        CHECK_U64(agent_insync(&w, part(), part()->session, "n1")->err.code, ERR_INVALID_REQUEST);
+        CHECK_STR(w.result->err.pointer, "/insync/0");
+        end_session("n3");
+        end_session("n2");
+        CHECK_STR(primary(), "");
+        CHECK(role_on("n1") == DIR_ROLE_ASYNC);
+        close_world();
+    }
 }
 
 /* --- when something dies --- */
@@ -764,13 +1151,6 @@ static void what_can_not_be_started(void)
     close_world();
 }
 
-static bool collect(void *arg, const struct dir_task *t)
-{
-    struct dir_task *out = arg;
-    out[t->kind] = *t;
-    return true;
-}
-
 static void tasks_say_what_each_side_does(void)
 {
     struct dir_task got[DIR_TASK_CLEANUP + 1];
@@ -805,12 +1185,24 @@ int main(void)
     RUN(a_mismatch_copies_once_more_then_aborts);
     RUN(a_fence_is_of_its_epoch);
     RUN(the_cutover_waits_and_compares);
+    RUN(a_required_check_is_missed);
+    RUN(a_cold_destination_waits_before_the_fence);
+    RUN(policy_goes_before_settings);
     RUN(the_same_report_is_answered_the_same);
     RUN(reports_of_others_do_not_count);
     RUN(an_abort_before_the_fence_keeps_the_epoch);
     RUN(a_time_out_tries_again);
     RUN(attempts_are_bounded);
     RUN(a_busy_partition_is_left_alone);
+    RUN(an_aborted_move_begins_anew);
+    RUN(a_retry_has_its_own_attempts);
+    RUN(what_can_not_be_tried_again);
+    RUN(old_writes_are_known_at_the_second_time);
+    RUN(a_copy_that_counts_again_is_not_cleaned_up);
+    RUN(the_way_back_begins_with_the_old_copy);
+    RUN(a_way_back_that_lost_its_base_begins_at_prepare);
+    RUN(a_way_back_may_be_given_up);
+    RUN(in_the_window_the_source_may_follow);
     RUN(the_source_lapses_before_joined);
     RUN(forward_only_after_an_equal_validation);
     RUN(the_destination_lapses);
