@@ -149,6 +149,8 @@ static void bind_sample(struct load_job *j,
         ignore_code(j, i, from->epoch < p->epoch ? ERR_STALE_EPOCH : ERR_FUTURE_EPOCH, p->epoch);
     } else if (r == NULL) {
         ignore_code(j, i, ERR_NOT_OWNER, p->epoch);
+    } else if (j->batch.has_revision && j->batch.revision < p->epoch) {
+        ignore(j, i, "before_epoch", p->epoch); /* its interval began before the node knew */
     } else {
         struct load_sample *s = &j->samples[i];
         *s = (struct load_sample){.partition = p->id,

@@ -48,8 +48,9 @@ static void a_report_is_seen(void)
                  report(partition, epoch,
                         ",\"items\":7,\"queue_ms_p99\":12,\"throttles\":600,\"keys\":[{\"key\":"
                         "\"a\",\"weight\":5},{\"key\":\"b\",\"end\":\"c\",\"weight\":1}]",
-                        ",\"revision\":1,\"node\":{\"cpu\":3.25,\"latency_ms_p99\":9,"
-                        "\"disk_free_bytes\":1000}"),
+                        text(",\"revision\":%" PRIu64 ",\"node\":{\"cpu\":3.25,"
+                             "\"latency_ms_p99\":9,\"disk_free_bytes\":1000}",
+                             epoch)),
                  202, NULL));
     CHECK_U64(api_u64(&w, "counted"), 1);
     CHECK_U64(api_u64(&w, "ignored_count"), 0);
@@ -195,6 +196,10 @@ static void what_came_too_late_or_from_elsewhere_is_ignored(void)
     CHECK_U64(api_u64(&w, "ignored/0/epoch"), epoch);
     expect_ignored(partition, epoch + 1, "future_epoch");
     expect_ignored(partition + 99, epoch, "partition_not_found");
+    CHECK(EXPECT(&w, "POST /v1/nodes/n1/load",
+                 report(partition, epoch, "", text(",\"revision\":%" PRIu64, epoch - 1)), 202,
+                 NULL));
+    CHECK_STR(api_text(&w, "ignored/0/code"), "before_epoch");
     CHECK(EXPECT(&w, "POST /v1/nodes/n1/load",
                  text("{\"session\":%" PRIu64 ",\"interval_ms\":60000,\"partitions\":[{"
                       "\"keyspace\":\"other\",\"partition\":1,\"epoch\":1," VALUES "}]}",
