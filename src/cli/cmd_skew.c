@@ -100,5 +100,5 @@ static int run(struct cli *c)
 
 const struct cli_command skew_commands[] = {
     {"", "[KEYSPACE]", "Show how uneven the load is, what is at fault, and what would help",
-     "cadastre skew orders\ncadastre skew orders -o json | jq .hot_keys\n", NULL, run},
+     "cadastre skew orders\ncadastre skew orders -o json\n", NULL, run},
     {NULL, NULL, NULL, NULL, NULL, NULL}};
