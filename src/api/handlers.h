@@ -122,6 +122,13 @@ struct bounds {
 };
 /* False when answered: they don't decode, or the range is empty. */
 bool param_bounds(struct exchange *x, const struct dir_keyspace *ks, struct bounds *ret_bounds);
+/* One of a body, in memory of the exchange. */
+enum err_code bound_read(struct exchange *x,
+                         const struct dir_keyspace *ks,
+                         const json_t *text,
+                         const char *pointer,
+                         struct slice *ret,
+                         struct err *e) MUST_CHECK;
 /* The bounds of a body's array, in memory of the exchange; NULL with the pointer of the wrong one.
  */
 struct slice *bounds_read(struct exchange *x,

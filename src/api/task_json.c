@@ -15,15 +15,26 @@ static void put_u64(struct buf *b, const char *member, uint64_t v)
 
 static void put_range(struct buf *b, const struct dir_task *t)
 {
-    const struct dir_partition *p = t->partition;
     bool hex = dir_codec_bounds_are_hex(t->keyspace);
-    if (p->start_len > 0) {
+    if (t->start.len > 0) {
         buf_put_str(b, ",\"start\":");
-        bound_put(b, hex, dir_partition_start(p));
+        bound_put(b, hex, t->start);
     }
-    if (!p->end_open) {
+    if (!t->end_open) {
         buf_put_str(b, ",\"end\":");
-        bound_put(b, hex, dir_partition_end(p));
+        bound_put(b, hex, t->end);
+    }
+}
+
+/* Whose copies these are, if they were of other ids before. */
+static void put_parents(struct buf *b, const struct dir_partition *p)
+{
+    const uint64_t *parents = dir_partition_parents(p);
+    for (unsigned i = 0; i < p->parent_count; i++) {
+        buf_printf(b, "%s%" PRIu64, i == 0 ? ",\"parents\":[" : ",", parents[i]);
+    }
+    if (p->parent_count > 0) {
+        buf_put_u8(b, ']');
     }
 }
 
@@ -51,6 +62,7 @@ static const char *authority_of(const struct dir_task *t, const struct dir_node 
 static void put_grant(struct buf *b, const struct dir_task *t, const struct dir_node *node)
 {
     put_range(b, t);
+    put_parents(b, t->partition);
     if (t->role == DIR_ROLE_PRIMARY) {
         buf_printf(b, ",\"authority\":\"%s\",\"fenced\":%s", authority_of(t, node),
                    t->fenced ? "true" : "false");

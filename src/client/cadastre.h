@@ -32,6 +32,7 @@ extern "C" {
 #define CADASTRE_NAME_MAX    63   /* of a keyspace's, node's or label's name */
 #define CADASTRE_ADDRESS_MAX 255
 #define CADASTRE_ID_MAX      63         /* of an operation's or task's id */
+#define CADASTRE_PARENTS_MAX 2          /* partitions that one may have come of */
 #define CADASTRE_NONE        UINT64_MAX /* a number that is not there */
 
 enum cadastre_status {
@@ -312,6 +313,10 @@ struct cadastre_task {
     /* In WINDOW: the destination, which is the primary, sends its changes from `start_position` on
      * to the source, which keeps up as a read-only replica. */
     bool reverse;
+    /* Of a grant: the partitions that this one came of by a split, a merge or the move of a part. A
+     * node that held them has its data under their ids, and takes what lies in this range. */
+    uint64_t parents[CADASTRE_PARENTS_MAX];
+    size_t parent_count;
 };
 
 /* A copy that lives until cadastre_task_free(), for work on another thread. */
