@@ -232,6 +232,8 @@ void *job_new(struct exchange *x, size_t size);
 /* Parks the exchange and queues the job, which is freed after its answer; 503 when the queue is
  * full. */
 void job_start(struct exchange *x, struct job *job);
+/* The same at once, on the worker, for one that is known to be short. */
+void job_run(struct exchange *x, struct job *job);
 /* For `answer`: replies out, or the problem in err. */
 void job_reply(struct exchange *x, struct job *job);
 

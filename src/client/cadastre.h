@@ -454,6 +454,52 @@ enum cadastre_status cadastre_agent_insync(struct cadastre_agent *a,
                                            size_t count,
                                            uint64_t timeout_ms);
 
+/* What a partition was asked for during an interval. Counts are of the interval, sizes as they are
+ * now. What is not in `has` is not known, which is not 0. */
+enum {
+    CADASTRE_LOAD_ERRORS = 1 << 0,
+    CADASTRE_LOAD_THROTTLES = 1 << 1,
+    CADASTRE_LOAD_CACHE_MISSES = 1 << 2,
+    CADASTRE_LOAD_BACKGROUND_BYTES = 1 << 3,
+    CADASTRE_LOAD_QUEUE = 1 << 4,
+    CADASTRE_LOAD_STORAGE_LATENCY = 1 << 5,
+    CADASTRE_LOAD_ITEMS = 1 << 6,
+    CADASTRE_LOAD_TOMBSTONES = 1 << 7,
+    CADASTRE_LOAD_KEYS_MAX = 64
+};
+struct cadastre_load_key {
+    const char *key, *end; /* as the keyspace's key_encoding writes them; `end` NULL: no range */
+    size_t key_len, end_len;
+    uint64_t weight; /* requests that this one stands for, or their cost; at least 1 */
+};
+struct cadastre_load {
+    const char *keyspace;
+    uint64_t partition;
+    uint64_t epoch; /* in force during the whole interval: else leave the partition out */
+    uint64_t reads, writes, read_bytes, write_bytes, cpu_ms, size_bytes;
+    uint32_t has; /* CADASTRE_LOAD_… of those below */
+    uint64_t errors, throttles, cache_misses, background_bytes, queue_ms_p99;
+    uint64_t storage_latency_ms_p99, items, tombstones;
+    const struct cadastre_load_key *keys; /* a sample of the keys asked for */
+    size_t key_count;
+};
+struct cadastre_load_report {
+    uint64_t interval_ms; /* 100 to 600000 */
+    const struct cadastre_load *loads;
+    size_t count;
+    const char *node; /* a JSON object, such as {"cpu":2.5,"latency_ms_p99":8}; or NULL */
+};
+/* Tells the directory the load of partitions that this node holds, in as many requests as it takes.
+ * `*ret_counted` (may be NULL): of how many it was taken; the others have moved on. One thread at a
+ * time. CADASTRE_OK; CADASTRE_NO_SESSION; CADASTRE_REFUSED: `e` says which value is not believed;
+ * CADASTRE_TIMEOUT: it may have counted in part. Never needed for correctness: on any failure go
+ * on, and report the next interval. */
+enum cadastre_status cadastre_agent_report_load(struct cadastre_agent *a,
+                                                const struct cadastre_load_report *report,
+                                                uint64_t timeout_ms,
+                                                size_t *ret_counted,
+                                                struct cadastre_error *e);
+
 /* Which copy of a partition this node durably holds: what it registers with, and what a cleanup is
  * checked against. Stored durably when it returns; `copy` 0 forgets it. */
 enum cadastre_status cadastre_agent_set_copy(struct cadastre_agent *a,
