@@ -74,7 +74,7 @@ all: $(B)/cadastred $(B)/cadastre client ## The server, the command line tool an
 $(B)/libcadastred.a: $(LIB_OBJ)
 	@pkg-config --exact-version=0.15.0 raft || { echo "libraft 0.15.0 is needed: src/raft/guard.h is for it alone" >&2; exit 1; }
 	@rm -f $@
-	$(Q)ar rcs $@ $^
+	$(Q)ar qcs $@ $^
 
 $(B)/cadastred: $(B)/src/main.o $(B)/libcadastred.a
 	@echo "  LD   $@"
@@ -104,7 +104,7 @@ $(B)/libcadastre.a: $(CLIENT_OBJ)
 	@rm -f $@
 	$(Q)ld -r -o $(B)/pic/libcadastre.o $^
 	$(Q)objcopy --localize-hidden $(B)/pic/libcadastre.o
-	$(Q)ar rcs $@ $(B)/pic/libcadastre.o
+	$(Q)ar qcs $@ $(B)/pic/libcadastre.o
 
 $(CLIENT_SO): $(CLIENT_OBJ)
 	@echo "  LD   $@"
@@ -132,7 +132,7 @@ $(B)/shardkv-load: $(call obj,examples/shardkv/load.c) $(B)/libcadastre.a
 # The same objects with their insides, for tests.
 $(B)/libcadastreclient.a: $(call obj,$(CLIENT_SRC))
 	@rm -f $@
-	$(Q)ar rcs $@ $^
+	$(Q)ar qcs $@ $^
 
 $(B)/gen/directory/command.pb-c.c $(B)/gen/directory/command.pb-c.h &: src/directory/command.proto
 	@mkdir -p $(B)/gen/directory
@@ -165,7 +165,7 @@ TEST_LIB_OBJ := $(call obj,$(TEST_LIB_SRC))
 # The archives give only what a test refers to.
 $(B)/libcadastrecli.a: $(call obj,$(filter-out src/cli/main.c,$(CLI_SRC)))
 	@rm -f $@
-	$(Q)ar rcs $@ $^
+	$(Q)ar qcs $@ $^
 
 $(B)/tests/unit/shardkv_kv_test: $(B)/examples/shardkv/kv.o
 $(TEST_BINS) $(TEST_PROGS): $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastrecli.a $(B)/libcadastreclient.a $(B)/libcadastred.a

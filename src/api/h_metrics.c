@@ -5,6 +5,7 @@
 #include "base/clock.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 static void put(struct buf *b, const char *name, const char *type, const char *help, uint64_t value)
 {
@@ -19,6 +20,20 @@ static void put_seconds(struct buf *b, const char *name, const char *help, uint6
                ms / 1000, (unsigned)(ms % 1000));
 }
 
+/* Those that do not go on, or have not ended well, without a person. */
+static uint64_t needing_attention(const struct dir_view *v)
+{
+    const struct dir_operation *o;
+    struct ptree_iter it;
+    uint64_t n = 0;
+    ptree_seek(&v->operations, slice_of(NULL, 0), &it);
+    for (; (o = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
+        n += o->attention_code[0] != '\0' && o->state != DIR_OPERATION_DONE &&
+             strcmp(o->attention_code, "aborted") != 0;
+    }
+    return n;
+}
+
 static void put_directory(struct buf *b, const struct dir_view *v)
 {
     put(b, "cadastre_directory_revision", "gauge", "Newest revision applied here.", v->revision);
@@ -30,6 +45,10 @@ static void put_directory(struct buf *b, const struct dir_view *v)
         "Partitions that wait for a first owner.", v->unplaced);
     put(b, "cadastre_directory_nodes", "gauge", "Registered nodes.", v->nodes.count);
     put(b, "cadastre_directory_operations", "gauge", "Operations remembered.", v->operations.count);
+    put(b, "cadastre_directory_operations_queued", "gauge", "Operations that wait for admission.",
+        v->queued.count);
+    put(b, "cadastre_directory_operations_attention", "gauge",
+        "Operations that a person should look at.", needing_attention(v));
     put(b, "cadastre_raft_applied_index", "gauge", "Last log entry applied.", v->applied_index);
 }
 

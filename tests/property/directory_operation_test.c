@@ -13,6 +13,7 @@
 #include "directory/internal.h"
 #include "directory/operation_authority.h"
 #include "tests/harness/agents.h"
+#include "tests/harness/fleet.h"
 #include "tests/harness/tap.h"
 
 #include <inttypes.h>
@@ -516,6 +517,7 @@ static void one_world(void)
     for (uint64_t i = 0; i < NODES; i++) {
         (void)agent_put(&w, name_of(i), 0);
     }
+    fleet_unlimited(&w); /* budgets have a test of their own */
     agent_keyspace(&w, 1);
     (void)world_split(&w, agent_partition(&w, "a")->id, "g");
     (void)world_split(&w, agent_partition(&w, "h")->id, "n");
