@@ -78,6 +78,20 @@ void h_node_tasks(struct exchange *x);
 void h_duties_list(struct exchange *x);
 void h_duty_done(struct exchange *x);
 
+/* h_load.c */
+void h_node_load(struct exchange *x);
+/* ,"size_bytes":…,"load":{…} of a partition, as far as this server has heard of it. */
+void load_put_partition(struct buf *b, struct loads *loads, uint64_t partition);
+/* ,"reported":{…} of a node; `sum` also ,"load":{…} of what it leads. */
+void load_put_node(struct buf *b,
+                   struct loads *loads,
+                   const struct dir_view *v,
+                   const struct dir_node *n,
+                   bool sum);
+
+/* h_skew.c */
+void h_skew(struct exchange *x);
+
 /* h_authority.c */
 void h_partition_insync(struct exchange *x);
 void h_partition_failover(struct exchange *x);

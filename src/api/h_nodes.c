@@ -138,6 +138,7 @@ static void get_one(struct exchange *x, const struct dir_view *v)
     counted = count_roles(v, &counts, 1);
     put_node_open(x, n, v->settings.heartbeat_ms, counted ? &counts : NULL);
     repair_json_put_drain(out, v, n);
+    load_put_node(out, control_loads(exchange_api(x)->control), v, n, true);
     buf_printf(out, ",\"revision\":%" PRIu64 "}", v->revision);
     reply_read(x, v->revision);
 }
@@ -170,6 +171,7 @@ static void put_page(struct exchange *x, struct listing *l)
         }
         put_node_open(x, n, l->view->settings.heartbeat_ms,
                       counted ? count_find(counts, l->count, n->id) : NULL);
+        load_put_node(out, control_loads(exchange_api(x)->control), l->view, n, false);
         buf_put_u8(out, '}');
     }
     buf_put_u8(out, ']');

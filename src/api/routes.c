@@ -17,6 +17,7 @@ PARAMS(confirm_params, "confirm");
 PARAMS(force_params, "force");
 PARAMS(session_params, "session");
 PARAMS(tasks_params, "session", "since", "wait_ms");
+PARAMS(skew_params, "keyspace");
 PARAMS(health_params, "verbose");
 
 #define KEYSPACE  "/v1/keyspaces/{keyspace}"
@@ -69,6 +70,7 @@ static const struct api_route routes[] = {
     {API_DELETE, "/v1/nodes/{node}", h_node_delete, force_params, MUTATES},
 
     {API_POST, NODE "/heartbeat", h_node_heartbeat, NULL, API_ROUTE_BODY_NEEDED},
+    {API_POST, NODE "/load", h_node_load, NULL, API_ROUTE_BODY_NEEDED | API_ROUTE_PROTOBUF},
     {API_DELETE, NODE "/session", h_session_delete, session_params, MUTATES},
     {API_GET, NODE "/tasks", h_node_tasks, tasks_params, READS},
     {API_GET, NODE "/duties", h_duties_list, NULL, READS},
@@ -92,6 +94,7 @@ static const struct api_route routes[] = {
 
     {API_GET, "/v1/balancer", h_balancer_get, NULL, READS},
     {API_PATCH, "/v1/balancer", h_balancer_patch, NULL, PATCHES},
+    {API_GET, "/v1/skew", h_skew, skew_params, 0},
 
     {API_GET, "/v1/commands/{key}", h_command_get, NULL, READS},
     {API_GET, "/v1/audit", h_audit, page_params, READS},

@@ -40,6 +40,7 @@ static const struct cli_noun nouns[] = {
     {"operation", "Staged pieces of work", operation_commands},
     {"replication", "Which partitions lack copies", replication_commands},
     {"balancer", "Budgets of movement", balancer_commands},
+    {"skew", "How uneven the load is", skew_commands},
     {"server", "The directory's own servers", server_commands},
     {"watchers", "Who follows changes", watchers_commands},
     {"command", "What came of a request", command_commands},

@@ -9,6 +9,7 @@
 #define CONTROL_CONTROL_H
 
 #include "base/err.h"
+#include "control/loads.h"
 #include "directory/directory.h"
 #include "directory/store.h"
 #include "raft/replica.h"
@@ -134,6 +135,8 @@ uint64_t control_staleness_ms(const struct control *c);
 const struct dir_published *control_published(const struct control *c);
 struct dir_feed *control_feed(const struct control *c);
 struct store *control_store(const struct control *c);
+/* Any thread. */
+struct loads *control_loads(const struct control *c);
 /* Its id and instance; the cluster's name is in the view. */
 const struct replica_identity *control_identity(const struct control *c);
 

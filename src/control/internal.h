@@ -62,6 +62,7 @@ struct control {
     struct request *in_flight[CONTROL_BUCKETS]; /* by principal and idempotency key */
     uint64_t loop_lag_max_ms, sampled_ms;
 
+    struct loads *loads;     /* owns; any thread */
     struct leases leases;    /* this leader's count; changed by the loop thread alone */
     uint64_t turned_boot_ms; /* when the loop was last seen turning */
     struct beat *beats_waiting, *beats_riding; /* for the next confirmation; on the one in flight */

@@ -248,6 +248,15 @@ enum err_code apply_expect_epoch(struct apply *a,
                                  struct dir_partition *p,
                                  bool has_expected,
                                  uint64_t expected) MUST_CHECK;
+/* The rows of a range that takes new ids: the old id names the new ones. */
+void partition_retire(struct apply *a,
+                      const struct dir_partition *p,
+                      enum dir_change_kind cause,
+                      const uint64_t *successors,
+                      uint32_t count);
+/* The range as a whole was admitted that much: its parts share it, for there is no telling their
+ * loads. */
+uint64_t partition_share(uint64_t rate_limit, uint64_t parts);
 /* The partition as it is goes with the refusal. */
 void apply_show_present(struct apply *a, struct dir_partition *p);
 

@@ -190,6 +190,9 @@ static void put_partition(struct buf *b, const struct dir_partition *p)
     wire_put_u64(b, p->session);
     wire_put_u64(b, p->home);
     wire_put_u64(b, p->operation);
+    if (p->operation != 0) {
+        buf_put_u8(b, p->moving);
+    }
     wire_put_u64(b, p->start_position);
     wire_put_u64(b, p->under_since_ms);
     buf_put_u8(b, p->replica_count);
@@ -222,6 +225,9 @@ static void *get_partition(struct wire_reader *r)
     p.session = wire_u64(r);
     p.home = wire_u64(r);
     p.operation = wire_u64(r);
+    if (p.operation != 0) {
+        p.moving = wire_enum(r, DIR_STAGE_QUEUED, DIR_STAGE_FAILED, "the stage is unknown");
+    }
     p.start_position = wire_u64(r);
     p.under_since_ms = wire_u64(r);
     arrays.replica_count = wire_enum(r, 0, DIR_REPLICAS_MAX, "there are too many replicas");

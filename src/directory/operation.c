@@ -223,7 +223,14 @@ static void put_partition(struct moving *m, bool quiet)
 void moving_commit(struct moving *m, bool quiet)
 {
     m->o->revision = m->a->rev;
-    if (m->partition_changed) {
+    if (m->like->operation == m->o->id) {
+        m->like->moving = m->o->stage;
+    } else if (m->like->operation == 0) {
+        m->like->moving = 0;
+    }
+    if (m->parts) {
+        part_put(m);
+    } else if (m->partition_changed) {
         put_partition(m, quiet);
     }
     dir_unref(m->a->operation);
@@ -482,6 +489,7 @@ void moving_cutover(struct moving *m, uint64_t start_position)
     o->epoch_after = m->a->rev;
     forget(m);
     o->final_position = start_position;
+    m->parts = o->part.is_set;
     o->reverse = !transfer && dir_policy_get(m->a->s, state_keyspace(m->a->s, o->keyspace),
                                              DIR_POLICY_REVERSE_REPLICATION) != 0;
 }
@@ -520,6 +528,7 @@ void moving_reverse(struct moving *m)
     m->replicas[at].role = DIR_ROLE_JOINING;
     m->like->operation = m->o->reversed_by;
     moving_enter(m, DIR_STAGE_DONE);
+    m->like->moving = DIR_STAGE_CATCH_UP;
 }
 
 void moving_join(struct moving *m)

@@ -37,6 +37,7 @@ enum err_code operation_check_free(struct apply *a, struct dir_partition *p)
     if (p->operation == 0) {
         return ERR_OK;
     }
+    dir_unref(a->operation); /* of the verb: retry */
     a->operation =
         dir_ref(ptree_get(&a->s->operations, ptree_u64_key(p->operation, (uint8_t[8]){0})));
     return err_set(&a->err, ERR_PARTITION_BUSY, "operation %" PRIu64 " holds partition %" PRIu64,
@@ -165,6 +166,10 @@ enum err_code operation_check(struct apply *a, struct dir_partition *p, struct o
                        "a static node has no agent that could copy data; a partition that holds "
                        "none can be moved with \"empty\":true");
     }
+    if (r->part.is_set && (r->kind != DIR_OPERATION_MOVE || (r->from != NULL && r->from_at != 0))) {
+        return err_set_at(&a->err, ERR_INVALID_REQUEST, "/range",
+                          "only of the primary's copy can a part be moved");
+    }
     return check_kind(a, p, r);
 }
 
@@ -176,9 +181,6 @@ check_start(struct apply *a, struct dir_partition *p, struct operation_request *
         return err_set_at(&a->err, ERR_INVALID_REQUEST, "/reason",
                           "a reason is a text of at most %d bytes", DIR_TEXT_MAX);
     }
-    if (m->has_range) {
-        return err_set_at(&a->err, ERR_NEEDS_STAGED_MOVE, "/range", "split the partition first");
-    }
     enum err_code code = budget_check_start(a);
     if (code == ERR_OK) {
         code = apply_expect_epoch(a, p, m->has_expect_epoch, m->expect_epoch);
@@ -188,6 +190,9 @@ check_start(struct apply *a, struct dir_partition *p, struct operation_request *
     }
     if (code == ERR_OK) {
         code = operation_check_free(a, p);
+    }
+    if (code == ERR_OK && m->has_range) {
+        code = part_read(a, p, &r->part);
     }
     if (code == ERR_OK) {
         code = operation_check(a, p, r);
@@ -211,6 +216,7 @@ describe(const struct apply *a, const struct dir_partition *p, const struct oper
         .has_live = m->has_live_bytes_per_s,
         .live_bytes_per_s = m->has_live_bytes_per_s ? m->live_bytes_per_s : 0,
         .class_of = m->class_,
+        .part = r->part,
     };
     bool from_primary = r->from == NULL || r->from == r->owner;
     if (m->kind == DIR_OPERATION_MOVE || m->kind == DIR_OPERATION_TRANSFER) {
@@ -265,6 +271,7 @@ enum err_code apply_operation_start(struct apply *a)
     struct dir_operation *o = operation_queue(a, p, &like, m->reason);
     struct dir_partition *now = partition_copy(p);
     now->operation = o->id;
+    now->moving = o->stage;
     now->mod_revision = a->rev;
     now->cause = DIR_CHANGE_STAGE;
     a->kind = DIR_CHANGE_STAGE;

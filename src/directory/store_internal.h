@@ -45,7 +45,7 @@ struct store_columns {
     uint64_t session, home, held_by, start_position, under_since_ms;
     dir_rev from_revision, to_revision, epoch, mod_revision, created;
     uint64_t from_ms, to_ms;
-    uint8_t state, cause, ended, replica_count, parent_count;
+    uint8_t state, cause, ended, moving, replica_count, parent_count;
     bool pinned, holds_data, end_open;
     uint64_t parents[DIR_PARENTS_MAX];
     struct dir_replica replicas[DIR_REPLICAS_MAX];
@@ -80,6 +80,9 @@ void store_put_duty(struct store_conn *c, const struct dir_duty *d, struct buf *
 void store_put_dedupe(struct store_conn *c, const struct dir_dedupe *d);
 void store_put_meta(struct store_conn *c, const struct dir_view_meta *m, struct buf *scratch);
 
+/* Of those with their canonical bytes (store_objects.c). */
+struct dir_object *
+store_read_object(enum store_sql which, sqlite3_stmt *st, struct err *e) MUST_CHECK;
 /* The row that the statement stands on, or NULL with ERR_CORRUPT. Columns and object must agree. */
 struct dir_object *store_read_row(enum store_sql which, sqlite3_stmt *st, struct err *e);
 /* ERR_CORRUPT when there is none, or it is not of this format. */

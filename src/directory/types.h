@@ -157,6 +157,7 @@ struct dir_partition {
     bool
         holds_data; /* false: nobody was ever told that it may write here, or an operator said so */
     uint8_t state;  /* enum dir_state_of */
+    uint8_t moving; /* enum dir_stage of `operation`, 0 without one: routes show it */
     uint8_t replica_count, parent_count;
     uint8_t cause; /* enum dir_change_kind: what made this version */
     uint16_t start_len, end_len;
@@ -403,6 +404,25 @@ struct dir_evidence {
     uint64_t at_position, items, checksum, extras;
 };
 
+/* A part of a partition, in routing keys: strictly less than all of it. */
+struct dir_part {
+    bool is_set;
+    bool end_open;
+    bool hex; /* how the API writes its bounds */
+    uint16_t start_len, end_len;
+    uint8_t start[DIR_ROUTING_KEY_MAX], end[DIR_ROUTING_KEY_MAX]; /* end: meaningless when open */
+};
+
+static inline struct slice dir_part_start(const struct dir_part *part)
+{
+    return slice_of(part->start, part->start_len);
+}
+
+static inline struct slice dir_part_end(const struct dir_part *part)
+{
+    return slice_of(part->end, part->end_len);
+}
+
 /* A piece of work on one partition. Names are kept because nodes and keyspaces may go. */
 struct dir_operation {
     struct dir_object object;
@@ -410,6 +430,8 @@ struct dir_operation {
     uint64_t
         leaving; /* whose copy goes when the destination has joined; the source when that moves */
     dir_rev leaving_copy; /* its id, once that is settled */
+    struct dir_part part; /* if set, only that moves */
+    uint64_t retired;     /* what it was a part of; `partition` is the part itself since. Or 0 */
     uint64_t reverses,
         reversed_by; /* the operation that this one takes back, or that does so; or 0 */
     dir_rev epoch_before, epoch_after, revision; /* revision: when it last changed */

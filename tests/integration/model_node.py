@@ -33,6 +33,7 @@ class ModelNode:
         self.grants, self.seen = {}, 0
         self.work, self.seq = {}, 0
         self.stops_at = None  # a stage that this node never reports on
+        self.also = {}  # what else it says, by stage
         self.lease_until = 0.0
         self.holds, self.open = [], {}
         self.ended = 0
@@ -217,6 +218,7 @@ class ModelNode:
                 self.grants[task["partition"]] = {**self.grants[task["partition"]], "fenced": True}
                 self._account()
             self.seq += 1
+            body |= self.also.get(task["stage"], {}) if task.get("side") == "destination" else {}
             body |= {"node": self.name, "session": self.session, "attempt": task["attempt"], "stage": task["stage"],
                      "seq": self.seq}
         once(leader, "POST", f"/v1/operations/{task['operation']}/reports", body)
