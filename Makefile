@@ -14,7 +14,7 @@ WERROR  ?= 1
 PKGS := raft libuv sqlite3 libmicrohttpd jansson liburcu libprotobuf-c libxxhash libcurl zlib
 # Asked of pkg-config only when something is compiled, so that `make deps` works before the packages are there.
 PKG_CFLAGS = $(shell pkg-config --cflags $(PKGS))
-SERVER_LIBS = $(shell pkg-config --libs $(PKGS))
+SERVER_LIBS = $(shell pkg-config --libs $(PKGS)) -lm
 CLI_LIBS = $(shell pkg-config --libs jansson libcurl)
 
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wcast-qual -Wcast-align \
@@ -64,7 +64,8 @@ CLIENT_BASE   := $(patsubst %,src/base/%.c,assert buf clock err hash lines mem p
 TOP_SRC       := $(filter-out src/main.c,$(wildcard src/*.c))
 
 obj = $(patsubst %.c,$(B)/%.o,$(1))
-PROTO_OBJ := $(B)/gen/directory/command.pb-c.o
+PROTOS    := directory/command api/load
+PROTO_OBJ := $(PROTOS:%=$(B)/gen/%.pb-c.o)
 LIB_OBJ   := $(call obj,$(BASE_SRC) $(DIRECTORY_SRC) $(RAFT_SRC) $(BALANCER_SRC) $(CONTROL_SRC) $(API_SRC) $(TOP_SRC)) $(PROTO_OBJ) \
              $(B)/src/api/openapi.o
 
@@ -74,7 +75,7 @@ all: $(B)/cadastred $(B)/cadastre client ## The server, the command line tool an
 $(B)/libcadastred.a: $(LIB_OBJ)
 	@pkg-config --exact-version=0.15.0 raft || { echo "libraft 0.15.0 is needed: src/raft/guard.h is for it alone" >&2; exit 1; }
 	@rm -f $@
-	$(Q)ar rcs $@ $^
+	$(Q)ar qcs $@ $^
 
 $(B)/cadastred: $(B)/src/main.o $(B)/libcadastred.a
 	@echo "  LD   $@"
@@ -104,7 +105,7 @@ $(B)/libcadastre.a: $(CLIENT_OBJ)
 	@rm -f $@
 	$(Q)ld -r -o $(B)/pic/libcadastre.o $^
 	$(Q)objcopy --localize-hidden $(B)/pic/libcadastre.o
-	$(Q)ar rcs $@ $(B)/pic/libcadastre.o
+	$(Q)ar qcs $@ $(B)/pic/libcadastre.o
 
 $(CLIENT_SO): $(CLIENT_OBJ)
 	@echo "  LD   $@"
@@ -132,20 +133,20 @@ $(B)/shardkv-load: $(call obj,$(wildcard examples/shardkv/load*.c)) $(B)/libcada
 # The same objects with their insides, for tests.
 $(B)/libcadastreclient.a: $(call obj,$(CLIENT_SRC))
 	@rm -f $@
-	$(Q)ar rcs $@ $^
+	$(Q)ar qcs $@ $^
 
-$(B)/gen/directory/command.pb-c.c $(B)/gen/directory/command.pb-c.h &: src/directory/command.proto
-	@mkdir -p $(B)/gen/directory
-	$(Q)protoc-c --proto_path=src --c_out=$(B)/gen directory/command.proto
+$(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h: src/%.proto
+	@mkdir -p $(@D)
+	$(Q)protoc-c --proto_path=src --c_out=$(B)/gen $*.proto
 
 $(B)/src/api/openapi.o: src/api/openapi.S openapi.yaml
 	@mkdir -p $(@D)
 	$(Q)$(CC) -c -o $@ $<
 
-$(PROTO_OBJ): $(B)/gen/directory/command.pb-c.c
+$(PROTO_OBJ): %.o: %.c
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(VARIANT_FLAGS_$(VARIANT)) -w -I$(B)/gen $(PKG_CFLAGS) -c -o $@ $<
 
-$(B)/%.o: %.c | $(B)/gen/directory/command.pb-c.h
+$(B)/%.o: %.c | $(PROTOS:%=$(B)/gen/%.pb-c.h)
 	@mkdir -p $(@D)
 	@echo "  CC   $<"
 	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $<
@@ -165,7 +166,7 @@ TEST_LIB_OBJ := $(call obj,$(TEST_LIB_SRC))
 # The archives give only what a test refers to.
 $(B)/libcadastrecli.a: $(call obj,$(filter-out src/cli/main.c,$(CLI_SRC)))
 	@rm -f $@
-	$(Q)ar rcs $@ $^
+	$(Q)ar qcs $@ $^
 
 $(B)/tests/unit/shardkv_kv_test: $(addprefix $(B)/examples/shardkv/,kv.o kv_change.o kv_copy.o)
 $(TEST_BINS) $(TEST_PROGS): $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastrecli.a $(B)/libcadastreclient.a $(B)/libcadastred.a
@@ -216,14 +217,14 @@ fuzz-replay: $(FUZZ_REPLAYS)
 # --- benches: programs of their own, tests/bench/bench.py runs them ---
 
 BENCH_COMMON := $(B)/tests/bench/load.o $(TAP_OBJ) $(B)/tests/harness/world.o
-BENCH_SRC  := $(filter-out tests/bench/load.c tests/bench/replica_bench.c,$(wildcard tests/bench/*.c))
+BENCH_SRC  := $(filter-out tests/bench/load.c tests/bench/replica_bench.c tests/bench/report_bench.c,$(wildcard tests/bench/*.c))
 BENCH_BINS := $(patsubst %.c,$(B)/%,$(BENCH_SRC))
 
 $(BENCH_BINS): $(B)/%: $(B)/%.o $(BENCH_COMMON) $(B)/libcadastreclient.a $(B)/libcadastred.a
 	@echo "  LD   $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $< $(BENCH_COMMON) $(B)/libcadastreclient.a $(B)/libcadastred.a $(SERVER_LIBS) -lpthread
 
-$(B)/tests/bench/replica_bench: $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastred.a $(TEST_PROGS)
+$(B)/tests/bench/replica_bench $(B)/tests/bench/report_bench: $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastred.a $(TEST_PROGS)
 	@echo "  LD   $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $< $(TEST_LIB_OBJ) $(TAP_OBJ) $(B)/libcadastred.a $(SERVER_LIBS) -lpthread
 
@@ -311,6 +312,13 @@ CHAOS_MINUTES ?= 5
 SEED ?=
 chaos: all ## Pairs of faults on real servers for CHAOS_MINUTES (5), SEED=n chooses them; as root
 	CADASTRE_BUILD=$(CURDIR)/$(B) /usr/bin/python3 tests/chaos/chaos.py --minutes $(CHAOS_MINUTES) $(if $(SEED),--seed $(SEED))
+
+.PHONY: chaos-move chaos-move-mutants
+SEEDS_MOVE ?= 1
+chaos-move: all tests-build ## Movements of shardkv, each stage broken by each fault; SEED=n, SEEDS_MOVE=n; as root
+	CADASTRE_BUILD=$(CURDIR)/$(B) /usr/bin/python3 tests/chaos/movement.py --seeds $(SEEDS_MOVE) $(if $(SEED),--seed $(SEED))
+chaos-move-mutants: all tests-build ## That chaos-move sees a build without one of its safeguards; as root
+	/usr/bin/python3 tests/chaos/movement_mutants.py
 
 .PHONY: contract contract-lint contract-selftest
 contract: all ## openapi.yaml against its ruleset, its examples and a live server

@@ -28,8 +28,7 @@ void copy_pause_ms(uint64_t ms)
     (void)nanosleep(&t, NULL);
 }
 
-static void
-copy_path(const struct node *n, const char *keyspace, uint64_t id, uint64_t copy, char *out)
+void copy_path(const struct node *n, const char *keyspace, uint64_t id, uint64_t copy, char *out)
 {
     (void)snprintf(out, COPY_PATH_SIZE, "%s/%s.%" PRIu64 ".%" PRIu64 ".db", n->data_dir, keyspace,
                    id, copy);
@@ -225,6 +224,26 @@ static void retire(struct node *n, const struct part *child, const struct file *
     }
 }
 
+static const char *lower(const char *end, const char *other)
+{
+    return other != NULL && (end == NULL || strcmp(other, end) < 0) ? other : end;
+}
+
+/* The newest file that has the key, SIZE_MAX without; `*end` comes down to where that is over. */
+static size_t newest_with(const struct sources *from, const char *at, const char **end)
+{
+    for (size_t i = 0; i < from->count; i++) {
+        const struct file *f = &from->all[i];
+        bool begun = strcmp(f->start, at) <= 0;
+        if (begun && (f->end == NULL || strcmp(at, f->end) < 0)) {
+            *end = lower(*end, f->end);
+            return i;
+        }
+        *end = begun ? *end : lower(*end, f->start); /* a newer one begins there */
+    }
+    return SIZE_MAX;
+}
+
 /* Cuts the range into pieces, each from the newest file that has it. 0: some of it is nowhere. */
 static size_t cut(const struct sources *from, struct kv_piece *pieces, size_t max)
 {
@@ -232,18 +251,8 @@ static size_t cut(const struct sources *from, struct kv_piece *pieces, size_t ma
     size_t count = 0;
     for (bool more = true; more; count++) {
         const char *end = last;
-        size_t i = 0;
-        for (; i < from->count; i++) {
-            const struct file *f = &from->all[i];
-            if (strcmp(f->start, at) <= 0 && (f->end == NULL || strcmp(at, f->end) < 0)) {
-                end = f->end != NULL && (end == NULL || strcmp(f->end, end) < 0) ? f->end : end;
-                break;
-            }
-            if (strcmp(f->start, at) > 0 && (end == NULL || strcmp(f->start, end) < 0)) {
-                end = f->start; /* a newer one begins there */
-            }
-        }
-        if (i == from->count || count == max) {
+        size_t i = newest_with(from, at, &end);
+        if (i == SIZE_MAX || count == max) {
             return 0;
         }
         pieces[count] = (struct kv_piece){from->all[i].path, at, end};
@@ -282,25 +291,36 @@ void copy_derive(struct node *n, struct part *p, const struct cadastre_task *t)
 
 /* --- deleting --- */
 
-/* Is all of the file's range in newer files, of partitions that this node was granted? */
+/* Has a newer file the key, of a partition that this node was granted and has whole? Then `*end` is
+ * where that is over (NULL: nowhere), for the caller to free. */
+static bool
+has_key(struct part *p, const char *keyspace, uint64_t newer_than, const char *key, char **end)
+{
+    (void)pthread_mutex_lock(&p->lock);
+    bool counts = p->store != NULL && p->role != CADASTRE_ROLE_NONE &&
+                  p->role != CADASTRE_ROLE_JOINING && !kv_incomplete(p->store);
+    bool has = counts && p->id > newer_than && strcmp(p->keyspace, keyspace) == 0 &&
+               kv_in_range(p->store, key);
+    *end = has && p->high != NULL ? strdup(p->high) : NULL;
+    (void)pthread_mutex_unlock(&p->lock);
+    return has;
+}
+
+/* Is all of the file's range in such files? */
 static bool is_covered(struct node *n, const char *keyspace, const struct file *f)
 {
     char *at = strdup(f->start);
-    bool covered = false, found = true;
-    while (at != NULL && !covered && found) {
-        found = false;
-        for (struct part *p = node_parts(n); p != NULL && !found; p = p->next) {
-            (void)pthread_mutex_lock(&p->lock);
-            found = p->id > f->partition && p->store != NULL && p->role != CADASTRE_ROLE_NONE &&
-                    p->role != CADASTRE_ROLE_JOINING && !kv_incomplete(p->store) &&
-                    strcmp(p->keyspace, keyspace) == 0 && kv_in_range(p->store, at);
-            if (found) {
-                covered = p->high == NULL || (f->end != NULL && strcmp(p->high, f->end) >= 0);
-                free(at);
-                at = p->high != NULL ? strdup(p->high) : NULL;
-            }
-            (void)pthread_mutex_unlock(&p->lock);
+    bool found = at != NULL, covered = false;
+    while (found && !covered) {
+        char *end = NULL;
+        struct part *p = node_parts(n);
+        while (p != NULL && !has_key(p, keyspace, f->partition, at, &end)) {
+            p = p->next;
         }
+        found = p != NULL;
+        covered = found && (end == NULL || (f->end != NULL && strcmp(end, f->end) >= 0));
+        free(at);
+        at = end;
     }
     free(at);
     return covered;
@@ -391,59 +411,4 @@ void copy_clean(struct node *n, struct part *p, const struct cadastre_task *t)
     if (bytes >= 0 || !looked_at) {
         report_cleaned(n, p, t, late, bytes);
     }
-}
-
-/* --- snapshots --- */
-
-void copy_snapshot_path(const struct node *n, const struct part *p, char *out)
-{
-    (void)snprintf(out, COPY_PATH_SIZE, "%s/%s.%" PRIu64 ".%" PRIu64 ".snapshot", n->data_dir,
-                   p->keyspace, p->id, p->copy);
-}
-
-/* With `repair`: the store stays open, and one is made at a time. */
-static bool snapshot(struct node *n, struct part *p, const char *name, struct kv_snapshot *ret)
-{
-    char path[COPY_PATH_SIZE], to[COPY_PATH_SIZE], own[KV_NAME_SIZE];
-    (void)pthread_mutex_lock(&p->lock);
-    bool open = p->store != NULL;
-    uint64_t position = open ? kv_position(p->store) : 0, base = open ? kv_base(p->store) : 0;
-    p->snapshot_used_ms = copy_now_ms();
-    if (open) {
-        kv_keep(p->store, n->log_keep, position); /* what comes after it will be asked for */
-    }
-    copy_snapshot_path(n, p, to);
-    copy_path(n, p->keyspace, p->id, p->copy, path);
-    (void)pthread_mutex_unlock(&p->lock);
-    (void)snprintf(own, sizeof own, "rebuild-%" PRIu64, position);
-    bool there = open && name == NULL && kv_snapshot_read(to, ret) && ret->position >= base;
-    return there ||
-           (open && kv_delete(to) >= 0 && kv_snapshot_make(path, to, name != NULL ? name : own) &&
-            kv_snapshot_read(to, ret));
-}
-
-bool copy_snapshot(struct node *n, struct part *p, const char *name, struct kv_snapshot *ret)
-{
-    (void)pthread_mutex_lock(&p->repair);
-    bool ok = snapshot(n, p, name, ret);
-    (void)pthread_mutex_unlock(&p->repair);
-    return ok;
-}
-
-void copy_snapshot_age(struct node *n, struct part *p)
-{
-    char path[COPY_PATH_SIZE];
-    (void)pthread_mutex_lock(&p->repair);
-    (void)pthread_mutex_lock(&p->lock);
-    bool old =
-        p->store != NULL && !p->moving && copy_now_ms() - p->snapshot_used_ms > SNAPSHOT_KEPT_MS;
-    if (old) {
-        kv_keep(p->store, n->log_keep, UINT64_MAX);
-        copy_snapshot_path(n, p, path);
-    }
-    (void)pthread_mutex_unlock(&p->lock);
-    if (old && access(path, F_OK) == 0) {
-        (void)kv_delete(path);
-    }
-    (void)pthread_mutex_unlock(&p->repair);
 }

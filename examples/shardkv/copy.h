@@ -18,14 +18,22 @@ void copy_clean(struct node *n, struct part *p, const struct cadastre_task *clea
 /* Deletes the files of retired partitions whose children are all here. */
 void copy_collect(struct node *n);
 
-/* A snapshot of the open copy in a file of its own, under `name`, or the one that is there if its
- * log still goes on from it and `name` is NULL. */
-bool copy_snapshot(struct node *n, struct part *p, const char *name, struct kv_snapshot *ret);
+struct copy_part {
+    const char *name, *start, *end; /* of what is taken; end NULL: open */
+};
+/* A snapshot of some of the open copy, in a file of its own. `what` NULL: of all, and the one that
+ * is there will do if the log still goes on from it. */
+bool copy_snapshot(struct node *n,
+                   struct part *p,
+                   const struct copy_part *what,
+                   struct kv_snapshot *ret);
 /* Where it is. With `lock`. */
 void copy_snapshot_path(const struct node *n, const struct part *p, char *out);
 /* Deletes a snapshot that nobody asks for any more, and keeps the log long for one that is used. */
 void copy_snapshot_age(struct node *n, struct part *p);
 
+/* Where a copy is, into COPY_PATH_SIZE bytes. */
+void copy_path(const struct node *n, const char *keyspace, uint64_t id, uint64_t copy, char *out);
 uint64_t copy_now_ms(void);
 void copy_pause_ms(uint64_t ms);
 

@@ -35,7 +35,7 @@ static const char *const texts[STATEMENTS] = {
     [ITEM_GET] = "SELECT value,position FROM kv WHERE key=?1",
     [ITEM_PUT] = "INSERT OR REPLACE INTO kv VALUES(?1,?2,?3)",
     [ITEM_DELETE] = "DELETE FROM kv WHERE key=?1",
-    [ITEM_ALL] = "SELECT key,value,position FROM kv",
+    [ITEM_SOME] = "SELECT key,value,position FROM kv WHERE key>=?1 AND (?2 IS NULL OR key<?2)",
     [LOG_PUT] = "INSERT INTO log VALUES(?1,?2,?3,?4,?5,?6,?7)",
     [LOG_DELETE] = "DELETE FROM log WHERE position=?1",
     [LOG_TRIM] = "DELETE FROM log WHERE position<=?1",
@@ -283,9 +283,17 @@ char *kv_get(struct kv *s, const char *key, uint64_t *ret_position)
 
 bool kv_sums(struct kv *s, struct kv_sums *ret_sums)
 {
+    return kv_sums_of(s, "", NULL, ret_sums);
+}
+
+bool kv_sums_of(struct kv *s, const char *start, const char *end, struct kv_sums *ret_sums)
+{
     struct kv_sums sums = {.running = s->running};
-    sqlite3_stmt *q = kv_use(s, ITEM_ALL);
-    int step;
+    sqlite3_stmt *q = kv_use(s, ITEM_SOME);
+    int step = kv_bind_text(q, 1, start) && kv_bind_text(q, 2, end) ? SQLITE_ROW : SQLITE_ERROR;
+    if (step == SQLITE_ERROR) {
+        return false;
+    }
     while ((step = sqlite3_step(q)) == SQLITE_ROW) {
         sums.items++;
         sums.sum += kv_digest(kv_text(q, 0), kv_text(q, 1), kv_column(q, 2));

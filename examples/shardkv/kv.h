@@ -113,6 +113,8 @@ struct kv_sums {
     uint64_t items, mutations, sum, running;
 };
 bool kv_sums(struct kv *s, struct kv_sums *ret_sums);
+/* Of the items in [start, end) only; `running` and `mutations` are the whole's. */
+bool kv_sums_of(struct kv *s, const char *start, const char *end, struct kv_sums *ret_sums);
 
 /* --- snapshots and children (kv_copy.c): files of their own --- */
 
@@ -126,9 +128,13 @@ struct kv_row {
 };
 uint64_t kv_chunks(const struct kv_snapshot *of);
 
-/* Writes one of the store at `path`, as it is at some moment of this call, durably to `to`. Does
- * not hinder those who use the store. */
-bool kv_snapshot_make(const char *path, const char *to, const char *name);
+/* A part of a store, to be put into a file. */
+struct kv_piece {
+    const char *path, *start, *end;
+};
+/* Writes one of the items in the piece, as they are at some moment of this call, durably to `to`.
+ * Does not hinder those who use the store. */
+bool kv_snapshot_make(const struct kv_piece *from, const char *to, const char *name);
 bool kv_snapshot_read(const char *path, struct kv_snapshot *ret);
 /* Calls fn for the rows of a chunk. */
 bool kv_snapshot_chunk(const char *path,
@@ -150,10 +156,6 @@ enum kv_result kv_install(struct kv *s, const struct kv_chunk *c);
 
 /* The range and the copy that a file is of. The caller frees both texts. */
 bool kv_describe(const char *path, uint64_t *ret_copy, char **ret_start, char **ret_end);
-/* A part of the range, and which file has it. */
-struct kv_piece {
-    const char *path, *start, *end;
-};
 /* Makes the copy of a partition that came out of others, durably and all at once. Of one piece it
  * has the log as well. Of more it has an origin of its own, made of theirs: equal ones have equal
  * items. */

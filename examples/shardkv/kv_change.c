@@ -183,10 +183,28 @@ static bool cut(struct kv *s, const struct kv_batch *b)
     return ok;
 }
 
+/* Is entry `after` here? What is in its place goes. KV_IO: that failed. */
+static enum kv_result meet(struct kv *s, const struct kv_batch *b)
+{
+    uint64_t epoch = 0;
+    if (b->after > s->position) {
+        return KV_ELSEWHERE;
+    }
+    if (!kv_epoch_at(s, b->after, &epoch)) {
+        return KV_IO;
+    }
+    if (epoch == b->after_epoch) {
+        return KV_OK;
+    }
+    if (b->after == s->base) {
+        return KV_GAP;
+    }
+    return undo_after(s, b->after - 1) ? KV_ELSEWHERE : KV_IO;
+}
+
 enum kv_result kv_follow(struct kv *s, const struct kv_batch *b, uint64_t *ret_position)
 {
     const struct kv before = *s;
-    uint64_t epoch = 0;
     *ret_position = s->position;
     if (is_gap(s, b)) {
         return KV_GAP;
@@ -195,22 +213,12 @@ enum kv_result kv_follow(struct kv *s, const struct kv_batch *b, uint64_t *ret_p
         *ret_position = s->base;
         return KV_ELSEWHERE;
     }
-    bool ok = kv_done(kv_use(s, BEGIN)) && cut(s, b), gap = false;
-    bool elsewhere = b->after > s->position;
-    if (ok && !elsewhere) {
-        ok = kv_epoch_at(s, b->after, &epoch);
-        elsewhere = epoch != b->after_epoch;
-        gap = elsewhere && b->after == s->base;
-        if (ok && elsewhere && !gap) {
-            ok = undo_after(s, b->after - 1);
-        }
-    }
-    for (unsigned i = 0; ok && !elsewhere && i < b->count; i++) {
+    bool ok = kv_done(kv_use(s, BEGIN)) && cut(s, b);
+    enum kv_result result = ok ? meet(s, b) : KV_IO;
+    ok = result != KV_IO;
+    for (unsigned i = 0; ok && result == KV_OK && i < b->count; i++) {
         ok = follow_one(s, &b->changes[i]);
     }
-    *ret_position = elsewhere ? s->position : b->after + b->count;
-    if (!kv_finish(s, &before, ok)) {
-        return KV_IO;
-    }
-    return gap ? KV_GAP : elsewhere ? KV_ELSEWHERE : KV_OK;
+    *ret_position = result == KV_OK ? b->after + b->count : s->position;
+    return kv_finish(s, &before, ok) ? result : KV_IO;
 }

@@ -70,7 +70,26 @@ static bool run(sqlite3 *db, const char *sql, const char *const *values, int cou
 
 /* --- snapshots --- */
 
-bool kv_snapshot_make(const char *path, const char *to, const char *name)
+/* Its own sum: of a part it is not the store's. */
+static bool sum_items(sqlite3 *db)
+{
+    sqlite3_stmt *q = NULL, *put = NULL;
+    uint64_t sum = 0;
+    bool ok =
+        sqlite3_prepare_v2(db, "SELECT key,value,position FROM other.item WHERE value IS NOT NULL",
+                           -1, &q, NULL) == SQLITE_OK &&
+        sqlite3_prepare_v2(db, "UPDATE other.info SET running=?1", -1, &put, NULL) == SQLITE_OK;
+    int step = SQLITE_DONE;
+    while (ok && (step = sqlite3_step(q)) == SQLITE_ROW) {
+        sum += kv_digest(kv_text(q, 0), kv_text(q, 1), kv_column(q, 2));
+    }
+    ok = ok && step == SQLITE_DONE && kv_bind(put, 1, sum) && sqlite3_step(put) == SQLITE_DONE;
+    (void)sqlite3_finalize(q);
+    (void)sqlite3_finalize(put);
+    return ok;
+}
+
+bool kv_snapshot_make(const struct kv_piece *from, const char *to, const char *name)
 {
     static const char make[] =
         "PRAGMA other.journal_mode=OFF; PRAGMA other.synchronous=OFF;"
@@ -81,17 +100,21 @@ bool kv_snapshot_make(const char *path, const char *to, const char *name)
         " (SELECT page_count*page_size FROM pragma_page_count,pragma_page_size),''"
         " FROM main.meta WHERE install='';"
         "UPDATE other.info SET position=l.position,epoch=l.epoch FROM"
-        " (SELECT position,epoch FROM main.log ORDER BY position DESC LIMIT 1) AS l;"
+        " (SELECT position,epoch FROM main.log ORDER BY position DESC LIMIT 1) AS l;";
+    static const char items[] =
         "INSERT INTO other.item(position,key,value) SELECT position,key,value FROM main.kv"
-        " ORDER BY key;"
-        "INSERT INTO other.item(position,key) SELECT position,id FROM main.ids ORDER BY position;";
+        " WHERE key>=?1 AND (?2 IS NULL OR key<?2) ORDER BY key";
+    static const char ids[] =
+        "INSERT INTO other.item(position,key) SELECT position,id FROM main.ids ORDER BY position";
+    const char *const range[] = {from->start, from->end};
     char whole[PATH_SIZE];
     (void)snprintf(whole, sizeof whole, "%s.new", to);
     if (kv_delete(whole) < 0) {
         return false;
     }
-    sqlite3 *db = open_two(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, whole);
+    sqlite3 *db = open_two(from->path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, whole);
     bool ok = db != NULL && sqlite3_exec(db, make, NULL, NULL, NULL) == SQLITE_OK &&
+              run(db, items, range, 2) && run(db, ids, NULL, 0) && sum_items(db) &&
               run(db, "UPDATE other.info SET name=?1", &name, 1) && run(db, "COMMIT", NULL, 0);
     (void)sqlite3_close(db);
     return ok && give_name(whole, to);
@@ -200,6 +223,14 @@ static bool put_row(struct kv *s, const struct kv_row *row)
     return kv_bind_text(id, 1, row->key) && kv_bind(id, 2, row->position) && kv_done(id);
 }
 
+static void become_whole(struct kv *s, const struct kv_snapshot *of)
+{
+    s->install[0] = '\0';
+    s->position = s->base = of->position;
+    s->epoch = s->base_epoch = of->epoch;
+    (void)snprintf(s->origin, sizeof s->origin, "%s", of->origin);
+}
+
 enum kv_result kv_install(struct kv *s, const struct kv_chunk *c)
 {
     const struct kv before = *s;
@@ -212,12 +243,10 @@ enum kv_result kv_install(struct kv *s, const struct kv_chunk *c)
         ok = put_row(s, &c->rows[i]);
     }
     bool last = c->number + 1 == kv_chunks(of), gap = last && s->running != of->running;
-    (void)snprintf(s->install, sizeof s->install, "%s", last && !gap ? "" : of->name);
+    (void)snprintf(s->install, sizeof s->install, "%s", of->name);
     s->chunk = last ? 0 : c->number + 1;
     if (last && !gap) {
-        s->position = s->base = of->position;
-        s->epoch = s->base_epoch = of->epoch;
-        (void)snprintf(s->origin, sizeof s->origin, "%s", of->origin);
+        become_whole(s, of);
     }
     if (!kv_finish(s, &before, ok)) {
         return KV_IO;

@@ -17,7 +17,7 @@ enum statement {
     ITEM_GET,
     ITEM_PUT,
     ITEM_DELETE,
-    ITEM_ALL,
+    ITEM_SOME,
     LOG_PUT,
     LOG_DELETE,
     LOG_TRIM,

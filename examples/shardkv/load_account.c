@@ -46,6 +46,17 @@ static void note_pause(struct account *a, uint64_t ns)
     a->pauses += a->pauses < PAUSES_MAX;
 }
 
+/* Since the last acknowledged write, as far as one waited. */
+static uint64_t pause_since(const struct seen *last, const struct record *r)
+{
+    const struct seen none = {.waiting_ns = 0};
+    last = last != NULL ? last : &none;
+    uint64_t waiting =
+        last->waiting_ns != 0 && last->waiting_ns < r->begun ? last->waiting_ns : r->begun;
+    uint64_t from = last->acknowledged_ns > waiting ? last->acknowledged_ns : waiting;
+    return r->acknowledged > from ? r->acknowledged - from : 0;
+}
+
 /* With the lock. */
 static void note_times(struct account *a, const struct record *r)
 {
@@ -54,12 +65,7 @@ static void note_times(struct account *a, const struct record *r)
         return;
     }
     bool is_new = s->epoch == 0 && r->before != 0;
-    const struct seen *last = is_new ? seen_of(a, r->before) : s;
-    uint64_t before = last != NULL ? last->acknowledged_ns : 0;
-    uint64_t waiting = last != NULL && last->waiting_ns != 0 ? last->waiting_ns : r->begun;
-    waiting = waiting < r->begun ? waiting : r->begun;
-    uint64_t from = before > waiting ? before : waiting;
-    uint64_t pause = r->acknowledged > from ? r->acknowledged - from : 0;
+    uint64_t pause = pause_since(is_new ? seen_of(a, r->before) : s, r);
     if (is_new || (s->epoch != 0 && r->epoch > s->epoch)) {
         note_pause(a, pause);
     }

@@ -13,6 +13,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
 
@@ -56,11 +57,41 @@ static uint64_t position_of(struct part *p)
     return position;
 }
 
-static uint64_t running_of(struct part *p)
+/* The bounds of what moves, which may be a part of the partition; for the caller to free. */
+static char *low_of(const struct cadastre_task *t)
+{
+    return strndup(t->start != NULL ? (const char *)t->start : "", t->start_len);
+}
+
+static char *high_of(const struct cadastre_task *t)
+{
+    return t->end_open ? NULL : strndup((const char *)t->end, t->end_len);
+}
+
+static bool is_part(struct part *p, const char *low, const char *high)
 {
     (void)pthread_mutex_lock(&p->lock);
-    uint64_t running = p->store != NULL ? kv_running(p->store) : 0;
+    bool whole = p->low != NULL && low != NULL && strcmp(p->low, low) == 0 &&
+                 (p->high == NULL) == (high == NULL) &&
+                 (high == NULL || strcmp(p->high, high) == 0);
     (void)pthread_mutex_unlock(&p->lock);
+    return !whole;
+}
+
+/* The checksum of what moves: kept up for a whole partition, counted for a part. */
+static uint64_t running_of(struct part *p, const struct cadastre_task *t)
+{
+    char *low = low_of(t), *high = high_of(t);
+    bool part = is_part(p, low, high);
+    struct kv_sums sums = {0};
+    (void)pthread_mutex_lock(&p->lock);
+    if (p->store != NULL && part) {
+        (void)kv_sums_of(p->store, low != NULL ? low : "", high, &sums);
+    }
+    uint64_t running = part ? sums.sum : p->store != NULL ? kv_running(p->store) : 0;
+    (void)pthread_mutex_unlock(&p->lock);
+    free(low);
+    free(high);
     return running;
 }
 
@@ -227,7 +258,7 @@ static void d_cutover(struct node *n, const struct job *job)
     }
     if (current(n, job)) {
         (void)report(n, job, "{\"applied_position\":%" PRIu64 ",\"checksum\":\"%016" PRIx64 "\"}",
-                     position_of(p), running_of(p));
+                     position_of(p), running_of(p, job->task));
     }
 }
 
@@ -237,11 +268,15 @@ static void s_snapshot(struct node *n, const struct job *job)
 {
     const struct cadastre_task *t = job->task;
     struct kv_snapshot s;
-    char name[KV_NAME_SIZE];
-    (void)snprintf(name, sizeof name, "%.40s-%" PRIu64, t->operation, t->attempt);
-    while (current(n, job) && !copy_snapshot(n, job->part, name, &s)) {
+    char name[KV_NAME_SIZE], *low = low_of(t), *high = high_of(t);
+    (void)snprintf(name, sizeof name, "%.40s-%" PRIu64 "%s", t->operation, t->attempt,
+                   is_part(job->part, low, high) ? "-part" : "");
+    const struct copy_part what = {name, low, high};
+    while (low != NULL && current(n, job) && !copy_snapshot(n, job->part, &what, &s)) {
         copy_pause_ms(POLL_MS);
     }
+    free(low);
+    free(high);
     if (current(n, job)) {
         (void)report(n, job,
                      "{\"snapshot\":\"%s\",\"position\":%" PRIu64 ",\"bytes_total\":%" PRIu64
@@ -296,7 +331,7 @@ static void s_fence(struct node *n, const struct job *job)
     while (!brought && current(n, job)) {
         (void)pthread_mutex_lock(&p->writer); /* every admitted write has its answer */
         position = position_of(p);
-        running = running_of(p);
+        running = running_of(p, job->task);
         brought = bring_peer(p, job->task);
         (void)pthread_mutex_lock(&p->lock);
         p->fenced = job->task->epoch;
@@ -364,6 +399,10 @@ static void validate(struct node *n, const struct job *job)
     uint64_t at = job->task->validate_at, position = 0, before = 0;
     bool has = false;
     (void)pthread_mutex_lock(&p->lock);
+    free(p->sum_low);
+    free(p->sum_high);
+    p->sum_low = low_of(job->task);
+    p->sum_high = high_of(job->task);
     p->validate_at = at;
     p->validated = false;
     node_capture(p);

@@ -257,6 +257,8 @@ void node_close(struct node *n)
         peer_close(&p->peer);
         free(p->low);
         free(p->high);
+        free(p->sum_low);
+        free(p->sum_high);
         free(p);
     }
 }

@@ -42,9 +42,10 @@ struct part {
     uint64_t start;       /* a primary's position when the epoch began */
     uint64_t validate_at; /* a position to sum up at, 0 none */
     bool validated;
-    struct kv_sums sums; /* when `validated` */
-    bool moving;         /* an operation holds the partition */
-    bool window;         /* it is in WINDOW, and this is the other side, once that is known: */
+    char *sum_low, *sum_high; /* own: of what range; low NULL: of all */
+    struct kv_sums sums;      /* when `validated` */
+    bool moving;              /* an operation holds the partition */
+    bool window;              /* it is in WINDOW, and this is the other side, once that is known: */
     char way_back[CADASTRE_NAME_MAX + 1];
     bool back_flows;           /* this primary's changes go to the other side */
     bool gap;                  /* this copy is behind its primary's log: it wants a snapshot */

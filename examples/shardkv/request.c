@@ -20,7 +20,8 @@ static bool may(struct node *n, const struct part *p, uint64_t epoch)
 void node_capture(struct part *p)
 {
     if (p->store != NULL && p->validate_at != 0 && kv_position(p->store) == p->validate_at) {
-        p->validated = kv_sums(p->store, &p->sums);
+        p->validated =
+            kv_sums_of(p->store, p->sum_low != NULL ? p->sum_low : "", p->sum_high, &p->sums);
     }
 }
 

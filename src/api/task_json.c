@@ -15,15 +15,14 @@ static void put_u64(struct buf *b, const char *member, uint64_t v)
 
 static void put_range(struct buf *b, const struct dir_task *t)
 {
-    const struct dir_partition *p = t->partition;
     bool hex = dir_codec_bounds_are_hex(t->keyspace);
-    if (p->start_len > 0) {
+    if (t->start.len > 0) {
         buf_put_str(b, ",\"start\":");
-        bound_put(b, hex, dir_partition_start(p));
+        bound_put(b, hex, t->start);
     }
-    if (!p->end_open) {
+    if (!t->end_open) {
         buf_put_str(b, ",\"end\":");
-        bound_put(b, hex, dir_partition_end(p));
+        bound_put(b, hex, t->end);
     }
 }
 

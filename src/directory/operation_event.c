@@ -134,6 +134,7 @@ bool operation_forward(struct apply *a, const struct dir_partition *p)
         moving_enter(&m, DIR_STAGE_CUTOVER);
     }
     moving_cutover(&m, o->final_position);
+    m.quiet_source = true; /* what it keeps goes elsewhere at once */
     moving_commit(&m, false);
     return true;
 }

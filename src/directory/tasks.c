@@ -60,6 +60,7 @@ static void put_must_have(const struct feed *f, const struct dir_partition *p, s
 static void put_stage(struct feed *f, const struct dir_task *grant, const struct dir_operation *o)
 {
     struct dir_task t = *grant;
+    t.end_open = part_bounds(o, grant->partition, &t.start, &t.end);
     t.is_source = o->source == f->node->id;
     if (o->state != DIR_OPERATION_RUNNING || (!t.is_source && o->destination != f->node->id)) {
         return;
@@ -107,6 +108,7 @@ static bool put_grant(void *arg, struct dir_partition *p)
     newest(&t.revision, ks->created);
     newest(&t.revision, f->node->session);
     t.operation = operation_of_partition(f->v, p);
+    t.end_open = part_bounds(r->role == DIR_ROLE_JOINING ? t.operation : NULL, p, &t.start, &t.end);
     if (r->role == DIR_ROLE_PRIMARY) {
         t.session = p->session;
         t.fenced = p->state == DIR_FENCING;

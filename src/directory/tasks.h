@@ -38,6 +38,10 @@ struct dir_task {
     const struct dir_partition
         *partition; /* NULL for revoke, and for a cleanup whose partition is gone */
     uint64_t partition_id;
+    /* What it is about: the partition's range, or the part of it that moves. With `partition` only.
+     */
+    struct slice start, end;
+    bool end_open;
     uint8_t role;   /* enum dir_role; of a stage task: 0 */
     bool is_source; /* of a stage task: the node is the source, else the destination */
     dir_rev epoch;

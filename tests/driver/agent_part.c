@@ -6,6 +6,7 @@
  *     may KEYSPACE PARTITION EPOCH | must KEYSPACE PARTITION EPOCH | state
  *     take 0|1               what grants are answered with from here on
  *     report N JSON MS | cleaned N BYTES MS | insync KEYSPACE PARTITION EPOCH NODE MS
+ *     load KEYSPACE PARTITION EPOCH COUNT MS  of COUNT partitions from this id on
  *     set-copy KEYSPACE PARTITION COPY | copy KEYSPACE PARTITION */
 #include "base/mem.h"
 #include "base/parse.h"
@@ -254,6 +255,37 @@ static void do_insync(char *const *w)
                &e);
 }
 
+static void do_load(char *const *w)
+{
+    struct cadastre_error e = {0};
+    uint64_t count = driver_number(w[4]);
+    struct cadastre_load *loads = mem_zalloc((count + 1) * sizeof loads[0]);
+    struct cadastre_load_key keys[] = {
+        {.key = "a\"b", .key_len = 3, .weight = 9},
+        {.key = "c", .key_len = 1, .end = "d", .end_len = 1, .weight = 1}};
+    for (uint64_t i = 0; i < count; i++) {
+        loads[i] = (struct cadastre_load){.keyspace = w[1],
+                                          .partition = driver_number(w[2]) + i,
+                                          .epoch = driver_number(w[3]),
+                                          .reads = 600,
+                                          .writes = 60,
+                                          .size_bytes = 1000,
+                                          .has = CADASTRE_LOAD_ITEMS | CADASTRE_LOAD_QUEUE,
+                                          .items = 5,
+                                          .queue_ms_p99 = 2,
+                                          .keys = keys,
+                                          .key_count = 2};
+    }
+    struct cadastre_load_report report = {
+        .interval_ms = 60000, .loads = loads, .count = count, .node = "{\"cpu\":1.5}"};
+    size_t counted = 0;
+    enum cadastre_status status =
+        cadastre_agent_report_load(agent, &report, driver_number(w[5]), &counted, &e);
+    mem_free(loads);
+    driver_say("{\"status\":\"%s\",\"code\":\"%s\",\"counted\":%zu}", cadastre_status_name(status),
+               e.code, counted);
+}
+
 static void do_set_copy(char *const *w)
 {
     struct cadastre_error e = {0};
@@ -270,7 +302,7 @@ const struct driver_command driver_agent_commands[] = {
     {"free", 1, do_free},       {"may", 4, do_may},       {"must", 4, do_must},
     {"state", 1, do_state},     {"take", 2, do_take},     {"report", 4, do_report},
     {"cleaned", 4, do_cleaned}, {"insync", 6, do_insync}, {"set-copy", 4, do_set_copy},
-    {"copy", 3, do_copy},       {NULL, 0, NULL},
+    {"copy", 3, do_copy},       {"load", 6, do_load},     {NULL, 0, NULL},
 };
 
 void driver_agent_end(void)

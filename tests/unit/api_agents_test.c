@@ -221,6 +221,16 @@ static void the_in_sync_set_and_a_forced_failover(void)
         text("{\"session\":%" PRIu64 ",\"epoch\":%" PRIu64 ",\"insync\":[]}", session + 1, epoch),
         409, "not_owner"));
     CHECK(EXPECT(&w, insync, "{\"session\":1,\"epoch\":1,\"insync\":[1]}", 400, "invalid_request"));
+    static const char *const sessions[] = {"{\"n9\":1}", "{\"n2\":true}", "{\"n2\":0}", "7"};
+    for (size_t i = 0; i < sizeof sessions / sizeof sessions[0]; i++) {
+        CHECK(EXPECT(
+            &w, insync,
+            text("{\"session\":1,\"epoch\":1,\"insync\":[\"n2\"],\"sessions\":%s}", sessions[i]),
+            400, "invalid_request"));
+        CHECK_STR(api_text(&w, "errors/0/pointer"), i == 0  ? "/sessions/n9"
+                                                    : i < 3 ? "/sessions/n2"
+                                                            : "/sessions");
+    }
     const char *force = text("POST /v1/keyspaces/ks/partitions/%" PRIu64 "/failover", p);
     const char *body = "{\"to\":\"n2\",\"accept_loss\":true,\"reason\":\"gone\"}";
     CHECK(EXPECT(&w, force, body, 409, "lease_held"));

@@ -344,6 +344,12 @@ static void keep_row(void *arg, const struct kv_row *row)
         (struct kv_row){row->position, k->texts[i][0], row->value != NULL ? k->texts[i][1] : NULL};
 }
 
+static bool make_snapshot(const char *to, const char *start, const char *end)
+{
+    const struct kv_piece piece = {path_of("from"), start, end};
+    return kv_snapshot_make(&piece, to, "one");
+}
+
 static enum kv_result install(struct kv *to, const char *path, const struct kv_snapshot *of)
 {
     static struct rows rows;
@@ -364,7 +370,7 @@ static void installs_a_snapshot_chunk_by_chunk(void)
     (void)snprintf(path, sizeof path, "%s.snapshot", path_of("from"));
     fill(s, 3, 0, 1000);
     (void)put(to, 1, "old", "zzz", "gone"); /* what an earlier attempt left */
-    CHECK(kv_snapshot_make(path_of("from"), path, "one") && kv_snapshot_read(path, &of));
+    CHECK(make_snapshot(path, "", NULL) && kv_snapshot_read(path, &of));
     CHECK_STR(of.name, "one");
     CHECK_U64(of.position, 1000);
     CHECK_U64(of.items, 700);
@@ -405,7 +411,7 @@ static void begins_anew_when_the_whole_is_damaged(void)
     char path[160];
     (void)snprintf(path, sizeof path, "%s.snapshot", path_of("from"));
     fill(s, 3, 0, 100);
-    CHECK(kv_snapshot_make(path_of("from"), path, "one") && kv_snapshot_read(path, &of));
+    CHECK(make_snapshot(path, "", NULL) && kv_snapshot_read(path, &of));
     of.running ^= 1;
     CHECK(install(to, path, &of) == KV_GAP);
     CHECK(kv_incomplete(to) && kv_install_next(to, &of) == 0);
@@ -413,6 +419,34 @@ static void begins_anew_when_the_whole_is_damaged(void)
     CHECK(install(to, path, &of) == KV_OK && !kv_incomplete(to));
     CHECK(kv_lose(to) && kv_incomplete(to) && kv_position(to) == 0);
     CHECK(install(to, path, &of) == KV_OK && kv_position(to) == 100);
+    kv_close(s);
+    kv_close(to);
+    CHECK(kv_delete(path) > 0);
+}
+
+static void takes_a_part(void)
+{
+    const struct kv_spec spec = {7, "k100", "k300"};
+    struct kv *s = fresh("from");
+    CHECK(kv_delete(path_of("to")) >= 0);
+    struct kv *to = kv_open(path_of("to"), &spec);
+    struct kv_snapshot of;
+    struct kv_sums part, got;
+    char path[160];
+    (void)snprintf(path, sizeof path, "%s.snapshot", path_of("from"));
+    fill(s, 3, 0, 500);
+    CHECK(make_snapshot(path, "k100", "k300") && kv_snapshot_read(path, &of));
+    CHECK_U64(of.items, 200);
+    while (kv_install_next(to, &of) < kv_chunks(&of) && tap_failures() == 0) {
+        CHECK(install(to, path, &of) == KV_OK);
+    }
+    fill(s, 3, 500, 900); /* of all keys: those of others are positions and nothing else */
+    struct kv_batch as = {.epoch = 3, .start = 0};
+    bring(s, to, &as, UINT16_MAX);
+    CHECK(kv_sums_of(s, "k100", "k300", &part));
+    sums_up(to, &got);
+    CHECK(got.items == 200 && part.items == 200 && kv_position(to) == 900);
+    CHECK_U64(got.sum, part.sum);
     kv_close(s);
     kv_close(to);
     CHECK(kv_delete(path) > 0);
@@ -528,6 +562,7 @@ int main(void)
     RUN(tells_a_gap);
     RUN(installs_a_snapshot_chunk_by_chunk);
     RUN(begins_anew_when_the_whole_is_damaged);
+    RUN(takes_a_part);
     RUN(splits_and_merges);
     RUN(describes_a_file);
     static const char *const names[] = {"once",   "cuts",  "left", "whole",  "copy-0", "copy-1",
