@@ -314,7 +314,7 @@ void check_counted(struct sim *s, unsigned seat, uint8_t added)
     for (uint8_t i = 1; h->granted && h->partition == p->id && i < p->replica_count; i++) {
         unsigned n = sim_node_of(s, p->replicas[i].node);
         const struct copy *c = sim_copy(s, p, n, p->replicas[i].copy);
-        bool has = c != NULL && c->prefix >= h->acked;
+        bool has = (c != NULL ? c->prefix : 0) >= h->acked;
         if ((added & 1U << n) != 0 && !has) {
             sim_fail(s, "a replica was called in sync without what was acknowledged");
         }
