@@ -174,7 +174,8 @@ static void put_labels(const struct dir_node *n, char out[DIR_RESERVED_LABELS][D
     }
 }
 
-/* All but the bytes. A node that is gone for good has no link and no rack that could be full. */
+/* All but the bytes. A node that has died has no part in its recovery: the source is the primary of
+ * now. */
 static struct dir_reservation needed(const struct dir_view *v, const struct dir_operation *o)
 {
     struct dir_reservation r;
@@ -186,11 +187,11 @@ static struct dir_reservation needed(const struct dir_view *v, const struct dir_
     if (r.moves == 0) {
         return r;
     }
-    if (s != NULL && !s->lost) {
+    if (s != NULL) {
         r.source = s->id;
         put_labels(s, r.source_labels);
     }
-    if (d != NULL && !d->lost) {
+    if (d != NULL) {
         r.destination = d->id;
         put_labels(d, r.destination_labels);
     }

@@ -239,6 +239,57 @@ static void agents_are_told_the_rate(void)
     api_world_close(&w);
 }
 
+static void
+report(uint64_t operation, const char *node, unsigned seq, const char *stage, const char *more)
+{
+    CHECK(EXPECT(&w, text("GET /v1/nodes/%s", node), NULL, 200, NULL));
+    uint64_t session = api_u64(&w, "session");
+    CHECK(EXPECT(&w, text("POST /v1/operations/%" PRIu64 "/reports", operation),
+                 text("{\"node\":\"%s\",\"session\":%" PRIu64
+                      ",\"attempt\":1,\"seq\":%u,\"stage\":\"%s\",%s}",
+                      node, session, seq, stage, more),
+                 200, NULL));
+}
+
+/* B068: what has failed for good shows, and what a person has stopped does not. */
+static void what_needs_a_person_is_counted(void)
+{
+    open_world();
+    uint64_t id = move(0, "n2", ""), other = move(1, "n3", "");
+    CHECK(EXPECT(&w, "GET /metrics", NULL, 200, NULL));
+    CHECK(strstr(api_body(&w), "\ncadastre_directory_operations_queued 2\n") != NULL);
+    CHECK(strstr(api_body(&w), "\ncadastre_directory_operations_attention 0\n") != NULL);
+    CHECK(EXPECT(&w, text("POST /v1/operations/%" PRIu64 "/abort", other), NULL, 200, NULL));
+    admit(id);
+    report(id, "n2", 1, "PREPARE", "\"refused\":\"no disk\"");
+    CHECK(EXPECT(&w, "GET /metrics", NULL, 200, NULL));
+    CHECK(strstr(api_body(&w), "\ncadastre_directory_operations_queued 0\n") != NULL);
+    CHECK(strstr(api_body(&w), "\ncadastre_directory_operations_attention 1\n") != NULL);
+    api_world_close(&w);
+}
+
+/* Before anything was measured, by what is reserved; and by the size that the snapshot has. */
+static void progress_is_true_while_it_copies(void)
+{
+    open_world();
+    uint64_t id = move(0, "n2", ",\"max_bytes_per_s\":1000,\"size_bytes\":7");
+    CHECK_U64(api_u64(&w, "progress/eta_ms"), 0);
+    admit(id);
+    report(id, "n2", 1, "PREPARE", "\"ready\":true,\"free_bytes\":1000000000");
+    report(id, "n1", 1, "SNAPSHOT", "\"snapshot\":\"s\",\"position\":1,\"bytes_total\":500000");
+    get(id);
+    CHECK_STR(api_text(&w, "stage"), "COPY");
+    CHECK_U64(api_u64(&w, "progress/rate_bytes_per_s"), 0);
+    CHECK_U64(api_u64(&w, "progress/eta_ms"), 500000);
+    CHECK_U64(api_u64(&w, "plan/bytes"), 500000);
+    CHECK_U64(api_u64(&w, "plan/duration_ms"), 500000);
+    report(id, "n2", 2, "COPY", "\"chunk\":1,\"bytes_done\":500000,\"complete\":true");
+    get(id);
+    CHECK_STR(api_text(&w, "stage"), "CATCH_UP");
+    CHECK_U64(api_u64(&w, "progress/eta_ms"), 0);
+    api_world_close(&w);
+}
+
 int main(void)
 {
     RUN(limits_are_read_and_changed);
@@ -247,5 +298,7 @@ int main(void)
     RUN(what_is_not_known_is_null);
     RUN(what_waits_says_for_what);
     RUN(agents_are_told_the_rate);
+    RUN(progress_is_true_while_it_copies);
+    RUN(what_needs_a_person_is_counted);
     return tap_done();
 }

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NODES = 12, PARTITIONS = 2400, MANY = 1500, TURNS_MAX = 300, TURN_MS = 10000 };
+enum { NODES = 40, PARTITIONS = 8000, MANY = 1500, TURNS_MAX = 300, TURN_MS = 10000 };
 
 static struct world w;
 static struct admission admission;
@@ -184,6 +184,58 @@ static void what_the_starved_waits_for_is_kept(void)
     close_world();
 }
 
+/* So many budgets are kept that they can't be remembered: then nobody passes. */
+static unsigned beside_starved(int starved)
+{
+    struct admission_candidate c[ADMISSION_KEPT_MAX + 2];
+    uint64_t ids[ADMISSION_KEPT_MAX + 2];
+    char from[16], to[16];
+    open_world();
+    (void)fleet_limit(&w, DIR_BUDGET_SOURCE, 1, DIR_BUDGET_BYTES_MAX);
+    for (int i = 0; i < starved; i++) {
+        (void)snprintf(from, sizeof from, "s%d", i);
+        (void)snprintf(to, sizeof to, "d%d", i);
+        CHECK_U64(fleet_admit(&w, queue_of(from, to, DIR_CLASS_HOT)), ERR_OK);
+        ids[i] = queue_of(from, to, DIR_CLASS_OPTIMISE);
+    }
+    ids[starved] = queue_of("s19", "d19", DIR_CLASS_OPTIMISE);
+    for (int i = 0; i <= starved; i++) {
+        c[i] = candidate(ids[i], i < starved ? ADMISSION_STARVED_MS : 0);
+    }
+    unsigned n = choose(c, (uint64_t)starved + 1, 16);
+    close_world();
+    return n;
+}
+
+static void too_much_that_is_kept_stops_all(void)
+{
+    CHECK_U64(beside_starved(ADMISSION_KEPT_MAX), 1);
+    CHECK_U64(beside_starved(ADMISSION_KEPT_MAX + 1), 0);
+}
+
+/* They can't begin, but nobody looks at more of them than that. */
+static void more_recoveries_than_are_looked_at_go_first(void)
+{
+    open_world();
+    uint64_t routine = queue_of("s1", "d1", DIR_CLASS_OPERATOR);
+    uint64_t first = queue_of("s0", "d0", DIR_CLASS_LAST_COPY);
+    for (int i = 1; i < DIR_BUDGET_RECOVERIES_MAX; i++) {
+        char from[16];
+        (void)snprintf(from, sizeof from, "s%d", i % (NODES / 2));
+        (void)queue_of(from, "d0", DIR_CLASS_UNDER_REPLICATED);
+    }
+    CHECK_U64(dir_budget_first(world_state(&w)), first);
+    (void)agent_end(&w, "d0", agent_node(&w, "d0")->session, false);
+    CHECK_U64(dir_budget_first(world_state(&w)), 0);
+    CHECK_U64(fleet_try_admit(&w, routine), ERR_OK);
+    (void)fleet_node(&w, "d0", "", "", "");
+    uint64_t last = queue_of("s0", "d0", DIR_CLASS_UNDER_REPLICATED);
+    (void)agent_end(&w, "d0", agent_node(&w, "d0")->session, false);
+    CHECK_U64(dir_budget_first(world_state(&w)), last);
+    CHECK_U64(fleet_try_admit(&w, routine), ERR_BUDGET_EXCEEDED);
+    close_world();
+}
+
 /* B104: the balancer is never done, and something small wants its turn. */
 static uint64_t turns_until_admitted(uint32_t class_of, uint32_t of_others)
 {
@@ -270,6 +322,8 @@ int main(void)
     RUN(a_recovery_goes_before_all);
     RUN(one_turn_takes_a_node_once);
     RUN(what_the_starved_waits_for_is_kept);
+    RUN(too_much_that_is_kept_stops_all);
+    RUN(more_recoveries_than_are_looked_at_go_first);
     RUN(nobody_starves);
     RUN(a_long_queue_is_looked_through_in_parts);
     return tap_done();

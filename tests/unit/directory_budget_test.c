@@ -389,6 +389,36 @@ static void a_recovery_that_can_not_begin_stops_nobody(void)
     close_world();
 }
 
+/* What the dead node's own budgets hold does not matter: others copy, to others. */
+static void a_dead_node_does_not_bind_its_recovery(void)
+{
+    world_open(&w);
+    (void)fleet_node(&w, "a", "r1", "", "x1");
+    (void)fleet_node(&w, "b", "r2", "", "");
+    agent_keyspace(&w, 1);
+    (void)world_split(&w, agent_partition(&w, "a")->id, "m");
+    (void)fleet_node(&w, "c", "r3", "", "");
+    const char *dead = view_primary(world_state(&w), agent_partition(&w, "a"))->name;
+    const char *live = strcmp(dead, "a") == 0 ? "b" : "a";
+    (void)fleet_limit(&w, DIR_BUDGET_SOURCE, 1, 96 * MIB);
+    struct fleet_start s = {.partition = agent_partition(&w, "a")->id, .to = "c"};
+    uint64_t running = fleet_start(&w, &s);
+    CHECK_U64(fleet_admit(&w, running), ERR_OK);
+    s = (struct fleet_start){.kind = DIR_OPERATION_ADD_REPLICA,
+                             .partition = agent_partition(&w, "z")->id,
+                             .to = "c",
+                             .class_of = DIR_CLASS_LAST_COPY};
+    uint64_t before = fleet_start(&w, &s);
+    CHECK_U64(fleet_admit(&w, before), ERR_BUDGET_EXCEEDED);
+    CHECK_STR(waiting(before).value, dead);
+    fleet_abort(&w, before);
+    (void)agent_end(&w, dead, agent_node(&w, dead)->session, false);
+    CHECK_STR(view_primary(world_state(&w), agent_partition(&w, "z"))->name, live);
+    CHECK_U64(fleet_admit(&w, fleet_start(&w, &s)), ERR_OK);
+    CHECK_U64(moves_of(DIR_BUDGET_SOURCE, live), 1);
+    close_world();
+}
+
 /* --- giving back --- */
 
 static void a_reservation_steps_down_after_the_work(void)
@@ -579,6 +609,7 @@ int main(void)
     RUN(a_node_does_not_give_and_take_at_once);
     RUN(nothing_routine_passes_a_recovery);
     RUN(a_recovery_that_can_not_begin_stops_nobody);
+    RUN(a_dead_node_does_not_bind_its_recovery);
     RUN(a_reservation_steps_down_after_the_work);
     RUN(the_way_back_takes_over_what_the_move_held);
     RUN(what_is_tried_again_reserves_anew);
