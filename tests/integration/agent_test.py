@@ -509,8 +509,8 @@ def load_is_reported_in_requests_of_a_bounded_size():
         asked = lambda: p.mock.asked("POST", NODE + "/load")
         p.mock.rules.insert(0, ("POST", NODE + "/load", lambda r: answers.pop() if answers else (
             202, {}, {"counted": len(r.body["partitions"]) - 1})))
-        p.agent(d)
-        equal(d("load", "ks", 1, 50, 3, 5000), {"status": "ok", "code": "", "counted": 2})
+        p.agent(d, timeout_ms=30000)  # a slow machine is no lost answer
+        equal(d("load", "ks", 1, 50, 3, 60000), {"status": "ok", "code": "", "counted": 2})
         first, again = asked()
         equal(first.body, again.body)
         equal(first.body["partitions"][2], {
@@ -520,18 +520,18 @@ def load_is_reported_in_requests_of_a_bounded_size():
         equal({k: v for k, v in first.body.items() if k != "partitions"},
               {"session": p.session, "interval_ms": 60000, "seq": 1, "node": {"cpu": 1.5}})
         # More than a request holds.
-        equal(d("load", "ks", 1, 50, 30000, 20000)["counted"], 30000 - (len(asked()) - 2))
+        equal(d("load", "ks", 1, 50, 30000, 60000)["counted"], 30000 - (len(asked()) - 2))
         sizes = [int(r.headers["Content-Length"]) for r in asked()]
         assert len(sizes) > 3 and max(sizes) < 8 << 20, sizes
         seqs = [r.body["seq"] for r in asked()[1:]]
         assert seqs == sorted(set(seqs)), seqs
         # The answer to the first try was lost, and the second one says so.
         answers[:] = [problem(409, "stale_report"), None]
-        equal(d("load", "ks", 1, 50, 3, 5000), {"status": "ok", "code": "", "counted": 3})
+        equal(d("load", "ks", 1, 50, 3, 60000), {"status": "ok", "code": "", "counted": 3})
         answers[:] = [problem(400, "invalid_request")]
-        equal(d("load", "ks", 1, 50, 3, 5000), {"status": "refused", "code": "invalid_request", "counted": 0})
+        equal(d("load", "ks", 1, 50, 3, 60000), {"status": "refused", "code": "invalid_request", "counted": 0})
         answers[:] = [problem(409, "session_ended")]
-        equal(d("load", "ks", 1, 50, 3, 5000)["status"], "no_session")
+        equal(d("load", "ks", 1, 50, 3, 60000)["status"], "no_session")
 
 
 @test
