@@ -46,6 +46,7 @@ static void on_row(void *arg, const struct store_audit *row)
     put_text(b, "command", row->what);
     put_text(b, "outcome", row->outcome);
     put_text(b, "subject", row->subject);
+    put_text(b, "reason", row->reason);
     put_text(b, "principal", row->principal);
     put_text(b, "remote", row->remote);
     put_text(b, "request_id", row->request_id);
