@@ -214,6 +214,10 @@ class Load:
         except FileNotFoundError:
             return []
 
+    def end(self):
+        """Of the writing: what was written is read back, and the account given, at once."""
+        self.process.send_signal(signal.SIGTERM)
+
     def finish(self):
         out, err = self.process.communicate(timeout=120)
         assert self.process.returncode == 0, f"exit {self.process.returncode}: {out} {err}"

@@ -156,6 +156,16 @@ def the_load_generator_writes_cities_by_their_weight():
         held = [t.nodes["n1"].state(r["partition"])["items"] for r in t.routes()]
         assert all(held), held
 
+
+@test
+def the_load_generator_can_be_ended():
+    with Nodes(1, ["n1"], 0, splits=()) as t:
+        load = t.load(600)
+        wait_for(lambda: len(load.lines()) > 50, "writes")
+        load.end()
+        assert load.finish()["acknowledged"] > 50  # in less than the 600 s
+
+
 @test
 def moves_under_kills_lose_nothing():
     rand = random.Random(7)
