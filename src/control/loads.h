@@ -58,6 +58,9 @@ bool loads_node(struct loads *l, uint64_t node, struct loads_node *ret);
 void loads_each(struct loads *l, void (*fn)(void *arg, const struct load_entry *e), void *arg);
 uint64_t loads_count(struct loads *l);
 
+/* Gives an operation's plan what is measured of its partition, where whoever asks said nothing. */
+void loads_fill_start(struct loads *l, Cadastre__OperationStart *start);
+
 /* What a command changed: loads follow splits and merges, and go with what goes. Loop thread. */
 void loads_on_rows(struct loads *l, const struct dir_effects *effects, uint64_t now_ms);
 /* Forgets what the view does not have: after a snapshot took the place of the state. */

@@ -248,6 +248,24 @@ static void copy_text(char *out, size_t size, const char *in)
     out[n] = '\0';
 }
 
+static const char *reason_of(const Cadastre__Command *cmd)
+{
+    switch ((int)cmd->body_case) {
+    case BODY(REASSIGN):
+        return cmd->reassign->reason;
+    case BODY(NODE_SCHEDULING):
+        return cmd->node_scheduling->reason;
+    case BODY(FORCED_FAILOVER):
+        return cmd->forced_failover->reason;
+    case BODY(OPERATION_START):
+        return cmd->operation_start->reason;
+    case BODY(OPERATION_VERB):
+        return cmd->operation_verb->reason;
+    default:
+        return "";
+    }
+}
+
 static struct dir_effects *make_effects(struct apply *a, uint64_t index, const struct dir_result *r)
 {
     const Cadastre__Command *cmd = a->cmd;
@@ -264,6 +282,9 @@ static struct dir_effects *make_effects(struct apply *a, uint64_t index, const s
     copy_text(e->request_id, sizeof e->request_id, cmd->request_id);
     copy_text(e->idempotency_key, sizeof e->idempotency_key, cmd->idempotency_key);
     copy_text(e->subject, sizeof e->subject, a->subject);
+    if (valid_text(reason_of(cmd), DIR_TEXT_MAX)) {
+        (void)snprintf(e->reason, sizeof e->reason, "%s", reason_of(cmd));
+    }
     dir_meta_of(a->s, &e->meta);
     e->rows = a->rows;
     e->row_count = a->row_count;

@@ -86,6 +86,7 @@ struct dir_effects {
     char what[32]; /* "split", "node_put", …: the command's name */
     char principal[DIR_TEXT_MAX + 1], remote[64], request_id[64];
     char idempotency_key[DIR_IDEMPOTENCY_KEY_MAX + 1];
+    char reason[DIR_TEXT_MAX + 1]; /* that whoever sent it gave; "" */
     char subject[160]; /* what it was about, for the audit: "keyspace=orders partition=17" */
     /* The scalars after it, for the store's meta row. */
     struct dir_view_meta {

@@ -21,7 +21,7 @@
 #include <stdatomic.h>
 
 enum {
-    STORE_FORMAT = 3,             /* of the file and of the snapshot around it */
+    STORE_FORMAT = 4,             /* of the file and of the snapshot around it */
     STORE_BATCH_EFFECTS = 1000,   /* in one transaction */
     STORE_BATCH_ROWS = 20000,     /* after which a batch takes no more effects */
     STORE_GATHER_MS = 50,         /* how long effects wait for more of them */

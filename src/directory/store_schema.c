@@ -97,6 +97,7 @@ static const char more_tables[] =
     " idx INTEGER NOT NULL, seq INTEGER NOT NULL, revision INTEGER NOT NULL,"
     " time_ms INTEGER NOT NULL, what TEXT NOT NULL, principal TEXT NOT NULL, remote TEXT NOT NULL,"
     " request_id TEXT NOT NULL, key TEXT NOT NULL, subject TEXT NOT NULL, outcome TEXT NOT NULL,"
+    " reason TEXT NOT NULL,"
     " PRIMARY KEY (idx, seq)) STRICT, WITHOUT ROWID;";
 
 /* For people with the sqlite3 shell. */
@@ -153,7 +154,7 @@ static const char *const texts[SQL_COUNT] = {
     [SQL_DUTY_REMOVE] = "DELETE FROM duties WHERE id=?1",
     [SQL_DEDUPE_PUT] = "INSERT OR REPLACE INTO dedupe VALUES (?1,?2,?3,?4,?5,?6,?7)",
     [SQL_DEDUPE_REMOVE] = "DELETE FROM dedupe WHERE arrival=?1",
-    [SQL_COMMAND_PUT] = "INSERT INTO commands VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)",
+    [SQL_COMMAND_PUT] = "INSERT INTO commands VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)",
     [SQL_COMMANDS_COUNT] = "SELECT (SELECT count(*) FROM commands), idx, seq FROM commands"
                            " ORDER BY idx DESC, seq DESC LIMIT 1",
     [SQL_COMMANDS_OLDEST] = "SELECT idx,seq,revision FROM commands ORDER BY idx,seq LIMIT ?1",
@@ -208,8 +209,9 @@ static const char *const texts[SQL_COUNT] = {
                          " ORDER BY from_revision",
     [SQL_SCAN] = VERSION "WHERE (id,from_revision)>(?1,?2) ORDER BY id,from_revision LIMIT ?3",
     [SQL_EXTENT] = "SELECT compacted,revision FROM meta",
-    [SQL_AUDIT] = "SELECT idx,time_ms,revision,what,principal,remote,request_id,key,subject,outcome"
-                  " FROM commands WHERE idx<?1 ORDER BY idx DESC,seq DESC",
+    [SQL_AUDIT] =
+        "SELECT idx,time_ms,revision,what,principal,remote,request_id,key,subject,outcome,"
+        "reason FROM commands WHERE idx<?1 ORDER BY idx DESC,seq DESC",
 };
 
 static enum err_code run(struct store_conn *c, const char *sql, struct err *e)

@@ -318,6 +318,7 @@ static void write_command(struct store_writer *w, const struct dir_effects *e)
     store_bind_text(st, 9, e->idempotency_key);
     store_bind_text(st, 10, e->subject);
     store_bind_text(st, 11, err_slug(e->outcome));
+    store_bind_text(st, 12, e->reason);
     store_write_run(&w->conn, st);
 }
 
