@@ -253,6 +253,28 @@ static void *duty_remove(struct dir_view *s, const struct dir_duty *d)
     return ptree_remove(&s->duties, ptree_u64_key(d->id, key));
 }
 
+static void *proposal_put(struct dir_view *s, struct dir_proposal *p)
+{
+    uint8_t key[16], id[8];
+    const struct dir_proposal *was = ptree_get(&s->proposals, ptree_u64_key(p->id, id));
+    if (was != NULL && was->state == DIR_PROPOSAL_OPEN) {
+        index_remove(&s->proposals_open, state_pair_key(was->expires_ms, was->id, key));
+    }
+    if (p->state == DIR_PROPOSAL_OPEN) {
+        index_put(&s->proposals_open, state_pair_key(p->expires_ms, p->id, key), p);
+    }
+    return ptree_put(&s->proposals, ptree_u64_key(p->id, id), p);
+}
+
+static void *proposal_remove(struct dir_view *s, const struct dir_proposal *p)
+{
+    uint8_t key[16];
+    if (p->state == DIR_PROPOSAL_OPEN) {
+        index_remove(&s->proposals_open, state_pair_key(p->expires_ms, p->id, key));
+    }
+    return ptree_remove(&s->proposals, ptree_u64_key(p->id, key));
+}
+
 /* One cast for all kinds: every row begins with its object. */
 #define ROW(type, row)       ((struct type *)(void *)(row))
 #define CONST_ROW(type, row) ((const struct type *)(const void *)(row))
@@ -277,6 +299,8 @@ struct dir_object *state_put(struct dir_view *s, struct dir_object *row)
         return ptree_put(&s->operations, ptree_u64_key(ROW(dir_operation, row)->id, key), row);
     case DIR_KIND_DUTY:
         return duty_put(s, ROW(dir_duty, row));
+    case DIR_KIND_PROPOSAL:
+        return proposal_put(s, ROW(dir_proposal, row));
     default:
         UNREACHABLE();
     }
@@ -300,6 +324,8 @@ struct dir_object *state_remove(struct dir_view *s, const struct dir_object *row
         return ptree_remove(&s->operations, ptree_u64_key(CONST_ROW(dir_operation, row)->id, key));
     case DIR_KIND_DUTY:
         return duty_remove(s, CONST_ROW(dir_duty, row));
+    case DIR_KIND_PROPOSAL:
+        return proposal_remove(s, CONST_ROW(dir_proposal, row));
     default: /* a server's row stays for ever */
         UNREACHABLE();
     }
