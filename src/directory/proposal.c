@@ -33,9 +33,8 @@ static void put(struct apply *a, struct dir_proposal *p)
 /* --- doing it --- */
 
 /* As if this command had come by itself; the same principal, the same revision. */
-static enum err_code run(struct apply *a,
-                         const Cadastre__Command *like,
-                         enum err_code (*handler)(struct apply *a))
+static enum err_code
+run(struct apply *a, const Cadastre__Command *like, enum err_code (*handler)(struct apply *a))
 {
     const Cadastre__Command *outer = a->cmd;
     a->cmd = like;
@@ -179,10 +178,8 @@ static enum err_code execute(struct apply *a, struct dir_proposal *p)
 
 /* --- making one --- */
 
-static enum err_code read_figures(struct apply *a,
-                                  struct dir_proposal *p,
-                                  Cadastre__Figure **figures,
-                                  size_t count)
+static enum err_code
+read_figures(struct apply *a, struct dir_proposal *p, Cadastre__Figure **figures, size_t count)
 {
     if (count > DIR_FIGURES_MAX - p->figure_count) {
         return err_set(&a->err, ERR_INVALID_REQUEST, "a proposal has at most %d figures",
@@ -280,10 +277,9 @@ static enum err_code check_room(struct apply *a, const struct dir_proposal **ret
         return ERR_OK;
     }
     *ret_leaves = oldest_settled(a);
-    return *ret_leaves != NULL
-               ? ERR_OK
-               : err_set(&a->err, ERR_LIMIT_EXCEEDED, "%d proposals wait already",
-                         DIR_PROPOSALS_MAX);
+    return *ret_leaves != NULL ? ERR_OK
+                               : err_set(&a->err, ERR_LIMIT_EXCEEDED, "%d proposals wait already",
+                                         DIR_PROPOSALS_MAX);
 }
 
 enum err_code apply_proposal_make(struct apply *a)
