@@ -29,6 +29,11 @@ static inline size_t operation_size(const struct dir_operation *o)
 void object_put_duty(struct buf *b, const struct dir_duty *d);
 void *object_get_duty(struct wire_reader *r);
 
+/* --- object_proposal.c --- */
+
+void object_put_proposal(struct buf *b, const struct dir_proposal *p);
+void *object_get_proposal(struct wire_reader *r);
+
 /* --- lists --- */
 
 struct part_list {
@@ -72,6 +77,8 @@ void counts_close(struct counts *c);
     X(by_node)                                                                                     \
     X(duties)                                                                                      \
     X(duties_by_node)                                                                              \
+    X(proposals)                                                                                   \
+    X(proposals_open)                                                                              \
     X(dedupe)                                                                                      \
     X(dedupe_by_age)
 
@@ -158,6 +165,7 @@ struct apply {
     struct dir_keyspace *keyspace; /* references */
     struct dir_node *node;
     struct dir_operation *operation;
+    struct dir_proposal *proposal;
     struct part_list routes;
     struct dir_result *replay; /* the stored outcome, when there was one */
 
@@ -234,6 +242,17 @@ enum err_code apply_operation_verb(struct apply *a) MUST_CHECK;
 enum err_code apply_operation_timeout(struct apply *a) MUST_CHECK;
 enum err_code apply_operation_release(struct apply *a) MUST_CHECK;
 enum err_code apply_balancer_patch(struct apply *a) MUST_CHECK;
+
+/* What apply_operation_start would say, and nothing else. */
+enum err_code operation_check_start(struct apply *a) MUST_CHECK;
+
+/* --- proposal.c --- */
+
+enum err_code apply_proposal_make(struct apply *a) MUST_CHECK;
+enum err_code apply_proposal_settle(struct apply *a) MUST_CHECK;
+enum err_code apply_proposal_measure(struct apply *a) MUST_CHECK;
+/* Those that nobody settled in time. */
+void proposals_expire(struct apply *a);
 
 /* ERR_PARTITION_BUSY with the operation that holds p. */
 enum err_code operation_check_free(struct apply *a, struct dir_partition *p) MUST_CHECK;

@@ -76,7 +76,10 @@ void store_put_node(struct store_conn *c, const struct dir_node *n, struct buf *
 void store_put_tombstone(struct store_conn *c, const struct dir_tombstone *t, struct buf *scratch);
 void store_put_server(struct store_conn *c, const struct dir_server *v, struct buf *scratch);
 void store_put_operation(struct store_conn *c, const struct dir_operation *o, struct buf *scratch);
+/* An object's bytes, good until the next use of `scratch`. */
+struct slice store_encode(const struct dir_object *o, struct buf *scratch);
 void store_put_duty(struct store_conn *c, const struct dir_duty *d, struct buf *scratch);
+void store_put_proposal(struct store_conn *c, const struct dir_proposal *p, struct buf *scratch);
 void store_put_dedupe(struct store_conn *c, const struct dir_dedupe *d);
 void store_put_meta(struct store_conn *c, const struct dir_view_meta *m, struct buf *scratch);
 

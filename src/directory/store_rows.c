@@ -228,7 +228,7 @@ struct dir_object *store_partition_of(const struct store_columns *c)
 
 /* --- kinds with their canonical bytes --- */
 
-static struct slice encode(const struct dir_object *o, struct buf *scratch)
+struct slice store_encode(const struct dir_object *o, struct buf *scratch)
 {
     buf_reset(scratch);
     dir_object_encode(o, scratch);
@@ -252,7 +252,7 @@ void store_put_keyspace(struct store_conn *c,
     store_bind_u64(st, 8, ks->async_replicas);
     store_bind_text(st, 9, ks->policy);
     store_bind_u64(st, 10, ks->created);
-    store_bind_bytes(st, 11, encode(&ks->object, scratch));
+    store_bind_bytes(st, 11, store_encode(&ks->object, scratch));
     store_write_run(c, st);
 }
 
@@ -270,7 +270,7 @@ void store_put_node(struct store_conn *c, const struct dir_node *n, struct buf *
     store_bind_u64(st, 9, n->partition_count);
     store_bind_u64(st, 10, n->created);
     store_bind_u64(st, 11, n->mod_revision);
-    store_bind_bytes(st, 12, encode(&n->object, scratch));
+    store_bind_bytes(st, 12, store_encode(&n->object, scratch));
     store_write_run(c, st);
 }
 
@@ -282,27 +282,7 @@ void store_put_server(struct store_conn *c, const struct dir_server *v, struct b
     store_bind_text(st, 3, v->raft_address);
     store_bind_text(st, 4, v->api_url);
     store_bind_u64(st, 5, v->removed);
-    store_bind_bytes(st, 6, encode(&v->object, scratch));
-    store_write_run(c, st);
-}
-
-void store_put_operation(struct store_conn *c, const struct dir_operation *o, struct buf *scratch)
-{
-    sqlite3_stmt *st = store_write_stmt(c, SQL_OPERATION_PUT);
-    store_bind_u64(st, 1, o->id);
-    store_bind_u64(st, 2, o->keyspace);
-    store_bind_u64(st, 3, o->partition);
-    store_bind_text(st, 4, dir_operation_kind_name(o->kind));
-    store_bind_text(st, 5, dir_operation_state_name(o->state));
-    store_bind_text(st, 6, dir_stage_name(o->stage));
-    store_bind_u64(st, 7, o->attempt);
-    store_bind_u64(st, 8, o->revision);
-    store_bind_u64(st, 9, o->at_ms);
-    store_bind_text(st, 10, o->source_name);
-    store_bind_text(st, 11, o->destination_name);
-    store_bind_text(st, 12, o->initiator);
-    store_bind_text(st, 13, o->reason);
-    store_bind_bytes(st, 14, encode(&o->object, scratch));
+    store_bind_bytes(st, 6, store_encode(&v->object, scratch));
     store_write_run(c, st);
 }
 
@@ -310,19 +290,6 @@ static bool text_is(sqlite3_stmt *st, int at, const char *want)
 {
     char text[DIR_ADDRESS_MAX + 1];
     return store_column_text(st, at, text, sizeof text) && strcmp(text, want) == 0;
-}
-
-void store_put_duty(struct store_conn *c, const struct dir_duty *d, struct buf *scratch)
-{
-    sqlite3_stmt *st = store_write_stmt(c, SQL_DUTY_PUT);
-    store_bind_u64(st, 1, d->id);
-    store_bind_u64(st, 2, d->node);
-    store_bind_u64(st, 3, d->partition);
-    store_bind_u64(st, 4, d->copy);
-    store_bind_text(st, 5, d->keyspace_name);
-    store_bind_u64(st, 6, d->revision);
-    store_bind_bytes(st, 7, encode(&d->object, scratch));
-    store_write_run(c, st);
 }
 
 /* What the columns say of a decoded object: do they agree? */
@@ -346,6 +313,10 @@ static bool columns_agree(sqlite3_stmt *st, const struct dir_object *o)
         const struct dir_duty *d = object;
         return d->id == id && d->node == store_column_u64(st, 2);
     }
+    if (o->kind == DIR_KIND_PROPOSAL) {
+        const struct dir_proposal *p = object;
+        return p->id == id && p->partition == store_column_u64(st, 2);
+    }
     const struct dir_operation *op = object;
     return op->id == id && op->partition == store_column_u64(st, 2);
 }
@@ -363,6 +334,8 @@ static uint8_t kind_of(enum store_sql which)
         return DIR_KIND_SERVER;
     case SQL_LOAD_DUTIES:
         return DIR_KIND_DUTY;
+    case SQL_LOAD_PROPOSALS:
+        return DIR_KIND_PROPOSAL;
     case SQL_LOAD_OPERATIONS:
         return DIR_KIND_OPERATION;
     default:

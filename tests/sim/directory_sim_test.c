@@ -109,6 +109,9 @@ static struct slice row_key(const struct dir_object *o, uint8_t out[9])
     case DIR_KIND_OPERATION:
         id = ((const struct dir_operation *)(const void *)o)->id;
         break;
+    case DIR_KIND_PROPOSAL:
+        id = ((const struct dir_proposal *)(const void *)o)->id;
+        break;
     case DIR_KIND_DUTY:
         id = ((const struct dir_duty *)(const void *)o)->id;
         break;
