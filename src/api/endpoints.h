@@ -67,6 +67,7 @@ void h_node_delete(struct exchange *x);
 
 void h_node_cordon(struct exchange *x);
 void h_node_uncordon(struct exchange *x);
+void h_node_drain(struct exchange *x);
 void h_node_quarantine(struct exchange *x);
 void h_node_unquarantine(struct exchange *x);
 
@@ -76,6 +77,20 @@ void h_session_delete(struct exchange *x);
 void h_node_tasks(struct exchange *x);
 void h_duties_list(struct exchange *x);
 void h_duty_done(struct exchange *x);
+
+/* h_load.c */
+void h_node_load(struct exchange *x);
+/* ,"size_bytes":…,"load":{…} of a partition, as far as this server has heard of it. */
+void load_put_partition(struct buf *b, struct loads *loads, uint64_t partition);
+/* ,"reported":{…} of a node; `sum` also ,"load":{…} of what it leads. */
+void load_put_node(struct buf *b,
+                   struct loads *loads,
+                   const struct dir_view *v,
+                   const struct dir_node *n,
+                   bool sum);
+
+/* h_skew.c */
+void h_skew(struct exchange *x);
 
 /* h_authority.c */
 void h_partition_insync(struct exchange *x);
@@ -105,6 +120,9 @@ void h_operation_abort(struct exchange *x);
 void h_operation_retry(struct exchange *x);
 void h_operation_finish_validation(struct exchange *x);
 void h_operation_promote(struct exchange *x);
+
+/* h_replication.c */
+void h_replication(struct exchange *x);
 
 /* h_operation_authority.c */
 void h_operation_authority(struct exchange *x);

@@ -80,6 +80,32 @@ static void put_control(struct buf *b, const struct control_status *s)
     put(b, "cadastre_confirms_total", "counter", "Linearizable reads confirmed.", s->confirms);
 }
 
+static void put_recovery(struct buf *b, const struct control_recovery *r, uint64_t now_ms)
+{
+    put(b, "cadastre_recovery_nodes_away", "gauge",
+        "Nodes with copies and an agent that have no session.", r->away);
+    put(b, "cadastre_recovery_paused", "gauge",
+        "1 while so many nodes are away that nothing is made anew unasked.",
+        r->state == CONTROL_RECOVERY_PAUSED);
+    put(b, "cadastre_recovery_under_replicated_partitions", "gauge",
+        "Partitions with fewer live copies than are wanted.", r->under_replicated);
+    put(b, "cadastre_recovery_unavailable_partitions", "gauge", "Partitions that nobody may write.",
+        r->unavailable);
+    put(b, "cadastre_recovery_misplaced_partitions", "gauge",
+        "Partitions with a copy where the placement does not want one.", r->misplaced);
+    put(b, "cadastre_recovery_draining_partitions", "gauge",
+        "Partitions with a copy on a node that drains.", r->draining);
+    put(b, "cadastre_recovery_blocked_partitions", "gauge",
+        "Partitions for which something is to be done, and nothing can be.", r->blocked);
+    put_seconds(b, "cadastre_recovery_oldest_under_replicated_seconds",
+                "How long the oldest has been under-replicated.",
+                r->oldest_ms != 0 && now_ms > r->oldest_ms ? now_ms - r->oldest_ms : 0);
+    put_seconds(b, "cadastre_recovery_walk_seconds", "How long a look at every partition took.",
+                r->walk_ms);
+    put(b, "cadastre_recovery_proposed_total", "counter",
+        "Operations proposed unasked, since the start.", r->proposed);
+}
+
 static void put_store(struct buf *b, struct store *store, const struct control_status *s)
 {
     put(b, "cadastre_store_lag_commands", "gauge", "Applied and not yet stored.", s->store_lag);
@@ -138,6 +164,7 @@ void h_metrics(struct exchange *x)
     view_leave();
     put_raft(out, &status);
     put_control(out, &status);
+    put_recovery(out, &status.recovery, clock_wall_ms());
     put_store(out, control_store(api->control), &status);
     put_http(out, &stats);
     put_process(out, api, control_staleness_ms(api->control));

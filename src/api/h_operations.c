@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operations: what is done to partitions beyond one command. */
 #include "api/endpoints.h"
+#include "api/route_json.h"
 #include "base/clock.h"
 #include "directory/operation_authority.h"
 
@@ -48,6 +49,17 @@ static void put_progress(struct buf *b, const struct dir_operation *op, uint64_t
         op->bytes_done, op->bytes_total, op->chunk, op->lag_bytes, rate, copy_eta_ms(op, rate));
 }
 
+/* What the agents counted. */
+static void put_reported(struct buf *b, const struct dir_operation *op)
+{
+    buf_printf(b,
+               ",\"reported\":{\"checksum_failures\":%" PRIu64 ",\"open_operations\":%" PRIu64
+               ",\"stale_reads\":%" PRIu64 ",\"old_epoch_writes\":%" PRIu64
+               ",\"deleted_bytes\":%" PRIu64 "}",
+               op->checksum_failures, op->open_operations, op->stale_reads, op->old_epoch_writes,
+               op->deleted_bytes);
+}
+
 static void put_stages(struct buf *b, const struct dir_operation *op)
 {
     buf_put_str(b, ",\"stages\":[");
@@ -74,6 +86,28 @@ static void put_attention(struct buf *b, const struct dir_operation *op)
     buf_put_u8(b, '}');
 }
 
+/* Of a move of a part: the part, and the partition that it is since the cutover. */
+static void put_part(struct buf *b, const struct dir_operation *op)
+{
+    const struct dir_part *part = &op->part;
+    if (!part->is_set) {
+        return;
+    }
+    buf_put_str(b, ",\"range\":{");
+    if (part->start_len > 0) {
+        buf_put_str(b, "\"start\":");
+        bound_put(b, part->hex, dir_part_start(part));
+    }
+    if (!part->end_open) {
+        buf_put_str(b, part->start_len > 0 ? ",\"end\":" : "\"end\":");
+        bound_put(b, part->hex, dir_part_end(part));
+    }
+    buf_put_u8(b, '}');
+    if (op->retired != 0) {
+        buf_printf(b, ",\"partition_after\":%" PRIu64, op->partition);
+    }
+}
+
 static void put_other(struct buf *b, const char *member, uint64_t id)
 {
     if (id != 0) {
@@ -86,8 +120,9 @@ void operation_put_open(struct buf *b, const struct dir_operation *op)
     buf_printf(b,
                "{\"id\":%" PRIu64 ",\"kind\":\"%s\",\"keyspace\":\"%s\",\"partition\":%" PRIu64
                ",\"attempt\":%" PRIu32 ",\"stage\":\"%s\",\"joined\":%s,\"state\":\"%s\"",
-               op->id, dir_operation_kind_name(op->kind), op->keyspace_name, op->partition,
-               op->attempt, dir_stage_name(op->stage), op->joined ? "true" : "false",
+               op->id, dir_operation_kind_name(op->kind), op->keyspace_name,
+               op->retired != 0 ? op->retired : op->partition, op->attempt,
+               dir_stage_name(op->stage), op->joined ? "true" : "false",
                dir_operation_state_name(op->state));
     if (op->validate_at != 0) {
         buf_printf(b, ",\"validate_at\":%" PRIu64, op->validate_at);
@@ -102,9 +137,11 @@ void operation_put_open(struct buf *b, const struct dir_operation *op)
     if (op->epoch_after != 0) {
         buf_printf(b, ",\"epoch_after\":%" PRIu64, op->epoch_after);
     }
+    put_part(b, op);
     put_other(b, "reverses", op->reverses);
     put_other(b, "reversed_by", op->reversed_by);
     put_progress(b, op, clock_wall_ms());
+    put_reported(b, op);
     put_stages(b, op);
     put_attention(b, op);
     buf_printf(b, ",\"rollback\":\"%s\"", operation_past_cutover(op) ? "forward_only" : "safe");

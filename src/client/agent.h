@@ -72,7 +72,8 @@ struct cadastre_agent {
     uint64_t session_revision; /* orders of the present session are read from here on */
     uint64_t lease_ms;
     uint64_t next_seq, seq_reserved;
-    uint64_t ended; /* a session whose end is to be told; 0: none */
+    uint64_t load_seq; /* of the last load report */
+    uint64_t ended;    /* a session whose end is to be told; 0: none */
     bool expired, tell_expired, tell_renewed;
     bool started, stopping;
     struct cl_sender senders[CL_SENDERS_MAX];
@@ -97,6 +98,12 @@ cl_partition(struct cadastre_agent *a, const char *keyspace, uint64_t id, bool m
 void cl_partition_each(struct cadastre_agent *a,
                        void (*fn)(struct cadastre_partition *p, void *arg),
                        void *arg);
+
+/* --- sending --- */
+
+/* A free sender, or NULL when the deadline (boot time) came first. */
+struct cl_sender *cl_sender_take(struct cadastre_agent *a, uint64_t deadline_ms);
+void cl_sender_give(struct cadastre_agent *a, struct cl_sender *s);
 
 /* --- threads --- */
 

@@ -262,6 +262,13 @@ static bool store_epochs(struct duty *d, const struct orders *o)
     return ok;
 }
 
+/* What is over ends before what takes its place begins: the parts of a split are granted by the
+ * command that revokes the whole. */
+static int rank(const struct cadastre_task *t)
+{
+    return t->kind == CADASTRE_REVOKE ? 0 : (int)t->kind;
+}
+
 static int by_revision(const void *a, const void *b)
 {
     const struct cadastre_task *x = *(struct cadastre_task *const *)a;
@@ -269,7 +276,7 @@ static int by_revision(const void *a, const void *b)
     if (x->revision != y->revision) {
         return x->revision < y->revision ? -1 : 1;
     }
-    return (x->kind > y->kind) - (x->kind < y->kind);
+    return rank(x) - rank(y);
 }
 
 static struct orders orders_read(struct duty *d, const json_t *tasks)

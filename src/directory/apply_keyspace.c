@@ -5,6 +5,7 @@
 #include "base/parse.h"
 #include "directory/codec.h"
 #include "directory/internal.h"
+#include "directory/repair.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -178,6 +179,8 @@ static struct dir_keyspace *new_keyspace(struct apply *a,
         .custom_partition_key = m->has_partition_key,
         .sync_replicas = m->sync_replicas,
         .async_replicas = m->async_replicas,
+        .replicas_ms = a->s->time_ms,
+        .replicas_revision = a->rev,
         .placement = asked->placement,
         .rules = asked->rules,
         .created = a->rev,
@@ -465,25 +468,6 @@ enum err_code apply_keyspace_grow(struct apply *a)
     return ERR_OK;
 }
 
-/* Do the copies that partitions have differ from what is wanted now? Then data has to be copied or
- * dropped. */
-static bool copies_differ(const struct apply *a, uint64_t keyspace, uint32_t sync, uint32_t async)
-{
-    const struct dir_partition *p;
-    struct ptree_iter it;
-    for (ptree_seek(state_map(a->s, keyspace), slice_of(NULL, 0), &it);
-         (p = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
-        uint32_t of[DIR_ROLE_JOINING + 1] = {0};
-        for (uint8_t i = 0; i < p->replica_count; i++) {
-            of[p->replicas[i].role]++;
-        }
-        if (p->replica_count > 0 && (of[DIR_ROLE_SYNC] != sync || of[DIR_ROLE_ASYNC] != async)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static enum err_code
 check_patch(struct apply *a, const struct dir_keyspace *ks, struct dir_keyspace *next)
 {
@@ -505,10 +489,10 @@ check_patch(struct apply *a, const struct dir_keyspace *ks, struct dir_keyspace 
     next->async_replicas = m->async_replicas;
     code = check_copies(&a->err, m->sync_replicas, m->async_replicas);
     bool same = m->sync_replicas == ks->sync_replicas && m->async_replicas == ks->async_replicas;
-    if (code == ERR_OK && !same && copies_differ(a, ks->id, m->sync_replicas, m->async_replicas)) {
+    if (code == ERR_OK && !same && repair_needs_agents(a->s, next)) {
         code = err_set_at(&a->err, ERR_NEEDS_STAGED_MOVE, "/replicas",
-                          "partitions of \"%s\" have another number of copies, and data would "
-                          "have to be copied or dropped",
+                          "partitions of \"%s\" on nodes without an agent have another number of "
+                          "copies, and data would have to be copied or dropped",
                           ks->name);
     }
     return code;
@@ -546,6 +530,10 @@ enum err_code apply_keyspace_patch(struct apply *a)
     if (same_keyspace(ks, &next, policy)) {
         a->keyspace = dir_ref(state_keyspace(a->s, ks->id));
         return ERR_OK;
+    }
+    if (ks->sync_replicas != next.sync_replicas || ks->async_replicas != next.async_replicas) {
+        next.replicas_ms = a->s->time_ms;
+        next.replicas_revision = a->rev;
     }
     next.mod_revision = a->rev;
     struct dir_keyspace *now = keyspace_with_policy(&next, policy);

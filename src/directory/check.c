@@ -206,6 +206,9 @@ static void check_partition(struct checker *c, const struct dir_partition *p)
         wrong(c, "partition %" PRIu64 ": it lives and is retired", p->id);
     }
     check_replicas(c, p);
+    if (p->under_since_ms > c->v->time_ms) {
+        wrong(c, "partition %" PRIu64 ": it will have too few copies", p->id);
+    }
     check_grant(c, p);
     const char *of_operation = check_partition_operation(c->v, p);
     if (of_operation != NULL) {
@@ -371,6 +374,10 @@ static void check_sessions(struct checker *c, const struct dir_node *n)
         /* A static node's grants have no lease to wait for. */
         wrong(c, "node %s: session %" PRIu64 " waits to be released, not %" PRIu64, n->name, newest,
               n->ended_session);
+    }
+    if (n->ended_ms > c->v->time_ms || n->scheduling_ms > c->v->time_ms ||
+        (n->ended_ms != 0 && !n->ended)) {
+        wrong(c, "node %s: its session ended, or its scheduling changed, at another time", n->name);
     }
     if (n->is_static ? n->lease_ms != 0 || n->ended : n->lease_ms == 0) {
         wrong(c, "node %s: its lease of %" PRIu32 " ms is not that of its kind", n->name,

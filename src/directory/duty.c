@@ -47,6 +47,20 @@ void duty_drop_all(struct apply *a, uint64_t node)
     }
 }
 
+bool duty_is_owed(const struct dir_view *s, uint64_t node, uint64_t partition)
+{
+    const struct dir_duty *d;
+    struct ptree_iter it;
+    uint8_t key[16];
+    for (ptree_seek(&s->duties_by_node, state_pair_key(node, 0, key), &it);
+         (d = ptree_iter_get(&it, NULL)) != NULL && d->node == node; ptree_iter_next(&it)) {
+        if (d->partition == partition) {
+            return true;
+        }
+    }
+    return false;
+}
+
 const struct dir_duty *duty_of_operation(const struct dir_view *s, const struct dir_operation *o)
 {
     const struct dir_duty *d;

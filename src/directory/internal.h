@@ -267,6 +267,15 @@ enum err_code apply_expect_epoch(struct apply *a,
                                  struct dir_partition *p,
                                  bool has_expected,
                                  uint64_t expected) MUST_CHECK;
+/* The rows of a range that takes new ids: the old id names the new ones. */
+void partition_retire(struct apply *a,
+                      const struct dir_partition *p,
+                      enum dir_change_kind cause,
+                      const uint64_t *successors,
+                      uint32_t count);
+/* The range as a whole was admitted that much: its parts share it, for there is no telling their
+ * loads. */
+uint64_t partition_share(uint64_t rate_limit, uint64_t parts);
 /* The partition as it is goes with the refusal. */
 void apply_show_present(struct apply *a, struct dir_partition *p);
 
@@ -308,6 +317,17 @@ void duty_make(struct apply *a,
 /* The node is gone for good: nobody will. */
 void duty_drop_all(struct apply *a, uint64_t node);
 enum err_code apply_duty_done(struct apply *a) MUST_CHECK;
+/* Whether the node has yet to delete a copy of this partition: a new one would be mixed up with it.
+ */
+bool duty_is_owed(const struct dir_view *s, uint64_t node, uint64_t partition);
+
+/* --- drain.c --- */
+
+/* The node's drain is over before it is done: what was begun for it and can go back without harm
+ * ends. */
+void drain_cancel(struct apply *a, uint64_t node);
+/* The node takes nothing new: what waits to be copied to it ends. */
+void drain_divert(struct apply *a, uint64_t node, const char *code);
 
 /* --- copies.c --- */
 

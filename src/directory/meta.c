@@ -9,7 +9,7 @@
 enum {
     CLUSTER_SIZE = 32,
     BUDGETS = 2 * DIR_BUDGETS + 2,
-    SCALARS = 15 + BUDGETS + 2 * DIR_MARKS_MAX,
+    SCALARS = 16 + BUDGETS + 2 * DIR_MARKS_MAX,
     META_SIZE = CLUSTER_SIZE + 8 * SCALARS
 };
 
@@ -49,6 +49,7 @@ void dir_meta_encode(const struct dir_view_meta *m, struct buf *out)
     put(out, m->settings.fence_max_ms);
     put(out, m->settings.validation_window_ms);
     put(out, m->settings.cutover_lag_bytes);
+    put(out, m->settings.recovery_delay_ms);
     put_budgets(out, &m->settings.budgets);
     for (int i = 0; i < DIR_MARKS_MAX; i++) {
         put(out, m->marks[i].at_ms);
@@ -99,6 +100,7 @@ enum err_code dir_meta_decode(struct slice bytes, struct dir_view_meta *ret_meta
     m.settings.fence_max_ms = get(&at);
     m.settings.validation_window_ms = get(&at);
     m.settings.cutover_lag_bytes = get(&at);
+    m.settings.recovery_delay_ms = get(&at);
     get_budgets(&at, &m.settings.budgets);
     for (int i = 0; i < DIR_MARKS_MAX; i++) {
         m.marks[i].at_ms = get(&at);

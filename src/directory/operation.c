@@ -223,7 +223,14 @@ static void put_partition(struct moving *m, bool quiet)
 void moving_commit(struct moving *m, bool quiet)
 {
     m->o->revision = m->a->rev;
-    if (m->partition_changed) {
+    if (m->like->operation == m->o->id) {
+        m->like->moving = m->o->stage;
+    } else if (m->like->operation == 0) {
+        m->like->moving = 0;
+    }
+    if (m->parts) {
+        part_put(m);
+    } else if (m->partition_changed) {
         put_partition(m, quiet);
     }
     dir_unref(m->a->operation);
@@ -469,6 +476,7 @@ void moving_cutover(struct moving *m, uint64_t start_position)
         o->leaving_copy = m->replicas[at].copy;
         /* After a transfer it has all that counts: nothing came after the fence. */
         m->replicas[at].role = transfer && o->fenced ? DIR_ROLE_SYNC : DIR_ROLE_ASYNC;
+        m->replicas[0].asked = transfer ? d.asked : m->replicas[at].asked;
     }
     moving_enter(m, transfer ? DIR_STAGE_DONE : DIR_STAGE_WINDOW);
     changed(m, DIR_CHANGE_MOVE);
@@ -481,6 +489,7 @@ void moving_cutover(struct moving *m, uint64_t start_position)
     o->epoch_after = m->a->rev;
     forget(m);
     o->final_position = start_position;
+    m->parts = o->part.is_set;
     o->reverse = !transfer && dir_policy_get(m->a->s, state_keyspace(m->a->s, o->keyspace),
                                              DIR_POLICY_REVERSE_REPLICATION) != 0;
 }
@@ -519,13 +528,17 @@ void moving_reverse(struct moving *m)
     m->replicas[at].role = DIR_ROLE_JOINING;
     m->like->operation = m->o->reversed_by;
     moving_enter(m, DIR_STAGE_DONE);
+    m->like->moving = DIR_STAGE_CATCH_UP;
 }
 
 void moving_join(struct moving *m)
 {
     struct dir_operation *o = m->o;
-    m->replicas[moving_copy(m, o->destination)].role = o->role;
+    struct dir_replica *d = &m->replicas[moving_copy(m, o->destination)];
     int at = o->leaving != 0 ? moving_copy(m, o->leaving) : -1;
+    d->role = o->role;
+    d->asked = at >= 0 ? m->replicas[at].asked
+                       : o->kind == DIR_OPERATION_ADD_REPLICA && o->class_of == DIR_CLASS_OPERATOR;
     bool owed = at >= 0 && owe(m, &m->replicas[at]);
     if (at >= 0) {
         o->leaving_copy = m->replicas[at].copy;
@@ -543,11 +556,14 @@ void moving_cleanup(struct moving *m)
 {
     int at = moving_copy(m, m->o->leaving);
     bool owed = at >= 0 && owe(m, &m->replicas[at]);
+    /* Of a node that is away the duty alone is left: it may never come back for it. */
+    bool waits = owed && (m->o->kind != DIR_OPERATION_REMOVE_REPLICA ||
+                          view_node_is_live(view_node_by_id(m->a->s, m->o->leaving)));
     if (at >= 0) {
         m->o->leaving_copy = m->replicas[at].copy;
         copy_remove(m, at);
     }
-    moving_enter(m, owed ? DIR_STAGE_CLEANUP : DIR_STAGE_DONE);
+    moving_enter(m, waits ? DIR_STAGE_CLEANUP : DIR_STAGE_DONE);
     /* From here on only the duty is left, and another operation may have the partition. */
     m->like->operation = 0;
     changed(m, DIR_CHANGE_ROLES);

@@ -166,7 +166,8 @@ static enum dir_recovery recovery(const struct dir_view *v,
     if (a->fenced || o->kind == DIR_OPERATION_TRANSFER) {
         return DIR_RECOVERY_STAY;
     }
-    return o->attempt < DIR_ATTEMPTS_MAX ? DIR_RECOVERY_RESUME : DIR_RECOVERY_DISCARD;
+    return o->attempt - o->first_attempt + 1 < DIR_ATTEMPTS_MAX ? DIR_RECOVERY_RESUME
+                                                                : DIR_RECOVERY_DISCARD;
 }
 
 /* --- why --- */

@@ -139,6 +139,10 @@ static enum err_code on_copy(struct moving *m, const struct report *r)
 {
     const Cadastre__OperationReport *in = r->m;
     struct dir_operation *o = m->o;
+    if (in->gap) { /* the source has that snapshot no more */
+        moving_back(m, DIR_STAGE_SNAPSHOT, true);
+        return ERR_OK;
+    }
     if (!gave(r, DIR_REPORT_CHUNK | DIR_REPORT_BYTES_DONE)) {
         return missing(m->a, "/chunk");
     }
@@ -259,6 +263,10 @@ static enum err_code on_validate(struct moving *m, const struct report *r)
     const Cadastre__OperationReport *in = r->m;
     struct dir_operation *o = m->o;
     struct dir_evidence *e = evidence(m, r);
+    if (in->passed && gave(r, DIR_REPORT_AT_POSITION) && in->at_position < o->validate_at) {
+        /* Of one that was named before: each that counts moves the next further away. */
+        return stale(m->a, "the position that is to be validated has not been passed");
+    }
     if (in->passed) {
         name_position(m, gave(r, DIR_REPORT_AT_POSITION) ? in->at_position : 0);
         moving_again(m);

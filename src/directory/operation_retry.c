@@ -4,6 +4,28 @@
 
 #include <inttypes.h>
 
+/* Its nodes are there, and what it moves is what it moved. */
+static enum err_code
+check_nodes(struct apply *a, const struct dir_operation *o, struct dir_partition *p)
+{
+    const struct dir_node *from = view_node_by_id(a->s, o->leaving);
+    const struct dir_node *owner = view_primary(a->s, p);
+    bool moves = o->kind == DIR_OPERATION_MOVE || o->kind == DIR_OPERATION_TRANSFER;
+    if (o->destination != 0 && view_node_by_id(a->s, o->destination) == NULL) {
+        return err_set(&a->err, ERR_NO_DESTINATION, "\"%s\" is gone", o->destination_name);
+    }
+    if (o->leaving != 0 && from == NULL) {
+        return err_set(&a->err, ERR_NO_DESTINATION, "\"%s\" is gone", o->source_name);
+    }
+    if (owner != NULL && moves && o->moves_primary != (owner == from)) {
+        /* Another way to move it, which nobody has asked for. */
+        apply_show_present(a, p);
+        return err_set(&a->err, ERR_NOT_OWNER, "\"%s\" is %s", o->source_name,
+                       o->moves_primary ? "not the primary any more" : "the primary now");
+    }
+    return ERR_OK;
+}
+
 /* One that was aborted begins anew, if that is what could be asked for today. */
 static enum err_code
 again_from_the_start(struct apply *a, const struct dir_operation *o, struct dir_partition *p)
@@ -11,22 +33,12 @@ again_from_the_start(struct apply *a, const struct dir_operation *o, struct dir_
     struct operation_request r = {
         .kind = o->kind,
         .role = o->role,
+        .part = o->part,
         .from = o->leaving != 0 ? view_node_by_id(a->s, o->leaving) : NULL,
         .to = o->destination != 0 ? view_node_by_id(a->s, o->destination) : NULL,
     };
-    if ((o->leaving != 0 && r.from == NULL) || (o->destination != 0 && r.to == NULL)) {
-        return err_set(&a->err, ERR_NO_DESTINATION, "\"%s\" is gone",
-                       o->destination != 0 && r.to == NULL ? o->destination_name : o->source_name);
-    }
     enum err_code code = operation_check_free(a, p);
-    const struct dir_node *owner = view_primary(a->s, p);
-    bool moves = o->kind == DIR_OPERATION_MOVE || o->kind == DIR_OPERATION_TRANSFER;
-    if (code == ERR_OK && owner != NULL && moves && o->moves_primary != (owner == r.from)) {
-        /* Another way to move it, which nobody has asked for. */
-        apply_show_present(a, p);
-        return err_set(&a->err, ERR_NOT_OWNER, "\"%s\" is %s", o->source_name,
-                       o->moves_primary ? "not the primary any more" : "the primary now");
-    }
+    code = code == ERR_OK ? check_nodes(a, o, p) : code;
     code = code == ERR_OK ? operation_check(a, p, &r) : code;
     if (code != ERR_OK) {
         a->err.pointer[0] = '\0'; /* this request has no such member */

@@ -3,6 +3,7 @@
 #include "directory/budget_internal.h"
 
 #include "base/assert.h"
+#include "directory/repair.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -36,6 +37,7 @@ enum err_code operation_check_free(struct apply *a, struct dir_partition *p)
     if (p->operation == 0) {
         return ERR_OK;
     }
+    dir_unref(a->operation); /* of the verb: retry */
     a->operation =
         dir_ref(ptree_get(&a->s->operations, ptree_u64_key(p->operation, (uint8_t[8]){0})));
     return err_set(&a->err, ERR_PARTITION_BUSY, "operation %" PRIu64 " holds partition %" PRIu64,
@@ -133,6 +135,22 @@ check_kind(struct apply *a, struct dir_partition *p, const struct operation_requ
     }
 }
 
+/* What a leader proposes unasked is still as it saw it. */
+static enum err_code
+check_class(struct apply *a, const struct dir_partition *p, const struct operation_request *r)
+{
+    const Cadastre__OperationStart *m = a->cmd->operation_start;
+    const struct dir_node *leaving = r->from != NULL ? r->from : r->owner;
+    if (m->class_ == DIR_CLASS_DRAIN && leaving->scheduling != DIR_DRAINING) {
+        return err_set(&a->err, ERR_NO_DESTINATION, "\"%s\" does not drain", leaving->name);
+    }
+    if (m->class_ > DIR_CLASS_DRAIN && m->kind == DIR_OPERATION_ADD_REPLICA &&
+        !repair_is_short(a->s, state_keyspace(a->s, p->keyspace), p, (uint8_t)m->role)) {
+        return err_set(&a->err, ERR_NO_DESTINATION, "the partition has enough copies");
+    }
+    return ERR_OK;
+}
+
 enum err_code operation_check(struct apply *a, struct dir_partition *p, struct operation_request *r)
 {
     r->owner = view_primary(a->s, p);
@@ -148,6 +166,10 @@ enum err_code operation_check(struct apply *a, struct dir_partition *p, struct o
                        "a static node has no agent that could copy data; a partition that holds "
                        "none can be moved with \"empty\":true");
     }
+    if (r->part.is_set && (r->kind != DIR_OPERATION_MOVE || (r->from != NULL && r->from_at != 0))) {
+        return err_set_at(&a->err, ERR_INVALID_REQUEST, "/range",
+                          "only of the primary's copy can a part be moved");
+    }
     return check_kind(a, p, r);
 }
 
@@ -159,9 +181,6 @@ check_start(struct apply *a, struct dir_partition *p, struct operation_request *
         return err_set_at(&a->err, ERR_INVALID_REQUEST, "/reason",
                           "a reason is a text of at most %d bytes", DIR_TEXT_MAX);
     }
-    if (m->has_range) {
-        return err_set_at(&a->err, ERR_NEEDS_STAGED_MOVE, "/range", "split the partition first");
-    }
     enum err_code code = budget_check_start(a);
     if (code == ERR_OK) {
         code = apply_expect_epoch(a, p, m->has_expect_epoch, m->expect_epoch);
@@ -172,7 +191,13 @@ check_start(struct apply *a, struct dir_partition *p, struct operation_request *
     if (code == ERR_OK) {
         code = operation_check_free(a, p);
     }
-    return code == ERR_OK ? operation_check(a, p, r) : code;
+    if (code == ERR_OK && m->has_range) {
+        code = part_read(a, p, &r->part);
+    }
+    if (code == ERR_OK) {
+        code = operation_check(a, p, r);
+    }
+    return code == ERR_OK ? check_class(a, p, r) : code;
 }
 
 /* The row as it begins. A move from another copy than the primary's has the primary as its source.
@@ -191,6 +216,7 @@ describe(const struct apply *a, const struct dir_partition *p, const struct oper
         .has_live = m->has_live_bytes_per_s,
         .live_bytes_per_s = m->has_live_bytes_per_s ? m->live_bytes_per_s : 0,
         .class_of = m->class_,
+        .part = r->part,
     };
     bool from_primary = r->from == NULL || r->from == r->owner;
     if (m->kind == DIR_OPERATION_MOVE || m->kind == DIR_OPERATION_TRANSFER) {
@@ -256,6 +282,7 @@ enum err_code apply_operation_start(struct apply *a)
     struct dir_operation *o = operation_queue(a, p, &like, m->reason);
     struct dir_partition *now = partition_copy(p);
     now->operation = o->id;
+    now->moving = o->stage;
     now->mod_revision = a->rev;
     now->cause = DIR_CHANGE_STAGE;
     a->kind = DIR_CHANGE_STAGE;
@@ -263,21 +290,6 @@ enum err_code apply_operation_start(struct apply *a)
     apply_put(a, now);
     a->changed = true;
     return ERR_OK;
-}
-
-/* A copy that has to be deleted first would be mixed up with the new one. */
-static bool owes_for(const struct dir_view *s, uint64_t node, uint64_t partition)
-{
-    const struct dir_duty *d;
-    struct ptree_iter it;
-    uint8_t key[16];
-    for (ptree_seek(&s->duties_by_node, state_pair_key(node, 0, key), &it);
-         (d = ptree_iter_get(&it, NULL)) != NULL && d->node == node; ptree_iter_next(&it)) {
-        if (d->partition == partition) {
-            return true;
-        }
-    }
-    return false;
 }
 
 const char *operation_not_yet(const struct dir_view *v,
@@ -303,7 +315,8 @@ const char *operation_not_yet(const struct dir_view *v,
                                           : at >= 0) {
         return "its destination has another copy than when it was asked for";
     }
-    return owes_for(v, d->id, p->id) ? "its destination has to delete an older copy first" : NULL;
+    return duty_is_owed(v, d->id, p->id) ? "its destination has to delete an older copy first"
+                                         : NULL;
 }
 
 enum err_code apply_operation_admit(struct apply *a)

@@ -22,6 +22,7 @@ void state_init(struct dir_view *s)
     s->settings.fence_max_ms = 30000;
     s->settings.validation_window_ms = 600000;
     s->settings.cutover_lag_bytes = 1 << 20;
+    s->settings.recovery_delay_ms = 300000;
     dir_budget_defaults(&s->settings.budgets);
     hash128_add(&s->hash, state_scalar_hash(s));
 }
@@ -459,6 +460,7 @@ struct dir_partition *partition_new(const struct dir_partition *like,
         p->replicas[i].node = arrays->replicas[i].node;
         p->replicas[i].role = arrays->replicas[i].role;
         p->replicas[i].copy = arrays->replicas[i].copy;
+        p->replicas[i].asked = arrays->replicas[i].asked;
     }
     at += arrays->replica_count * sizeof p->replicas[0];
     at = append(at, arrays->parents, arrays->parent_count * sizeof(uint64_t));

@@ -80,6 +80,7 @@ enum dir_scheme { DIR_SCHEME_RANGE = 1, DIR_SCHEME_HASH = 2 };
 enum dir_key_encoding { DIR_ENCODING_UTF8 = 1, DIR_ENCODING_HEX = 2 };
 enum dir_authority { DIR_AUTHORITY_EXCLUSIVE = 1, DIR_AUTHORITY_AFFINITY = 2 };
 enum dir_role { DIR_ROLE_PRIMARY = 1, DIR_ROLE_SYNC = 2, DIR_ROLE_ASYNC = 3, DIR_ROLE_JOINING = 4 };
+enum dir_scheduling { DIR_OPEN = 0, DIR_CORDONED, DIR_DRAINING, DIR_QUARANTINED };
 enum dir_state_of { DIR_ACTIVE = 1, DIR_FENCING = 2, DIR_UNAVAILABLE = 3 };
 
 struct dir_label {
@@ -135,6 +136,8 @@ struct dir_keyspace {
     bool custom_partition_key;
     struct dir_partition_key partition_key;
     uint32_t sync_replicas, async_replicas; /* wanted copies beside the primary */
+    uint64_t replicas_ms;                   /* log time when that was last said */
+    dir_rev replicas_revision;              /* and at which revision */
     struct dir_placement placement;
     struct dir_policy rules; /* of `policy`, what the directory itself goes by */
     uint32_t policy_len;
@@ -147,6 +150,7 @@ struct dir_replica {
     uint64_t node; /* id */
     dir_rev copy;  /* the copy's id: the revision of the command that made it */
     uint8_t role;  /* enum dir_role */
+    bool asked; /* a person asked for it beside what the keyspace wants: only a person removes it */
 };
 
 /* Lives in one allocation; the arrays follow the struct: replicas, parents, start, end. The
@@ -158,6 +162,7 @@ struct dir_partition {
     bool
         holds_data; /* false: nobody was ever told that it may write here, or an operator said so */
     uint8_t state;  /* enum dir_state_of */
+    uint8_t moving; /* enum dir_stage of `operation`, 0 without one: routes show it */
     uint8_t replica_count, parent_count;
     uint8_t cause; /* enum dir_change_kind: what made this version */
     uint16_t start_len, end_len;
@@ -170,6 +175,8 @@ struct dir_partition {
     uint64_t home; /* without a primary: the node that held it last, 0 for none */
     uint64_t operation;      /* that holds it, or 0 */
     uint64_t start_position; /* of the epoch's first change; 0: not known here */
+    uint64_t under_since_ms; /* log time since when it has fewer copies of a role than are wanted;
+                                0: it has enough (whether their nodes live or not) */
     struct dir_replica replicas[];
 };
 
@@ -230,8 +237,10 @@ struct dir_node {
      * has lapsed: then all that sessions up to it hold are released together. 0: none. */
     uint64_t ended_session;
     uint32_t ended_lease_ms; /* the longest of theirs */
+    uint64_t ended_ms;       /* log time when the present session ended; 0: it has not */
     bool lost;          /* declared lost for good (?force=true), kept while something names it */
-    uint8_t scheduling; /* 0 open, 1 cordoned, 2 draining, 3 quarantined */
+    uint8_t scheduling; /* enum dir_scheduling */
+    uint64_t scheduling_ms; /* log time since when */
     uint32_t label_count, capacity_count;
     dir_rev created, mod_revision;
     dir_rev route_revision;   /* when something a route shows (the address) last changed */
@@ -400,6 +409,25 @@ struct dir_evidence {
     uint64_t at_position, items, checksum, extras;
 };
 
+/* A part of a partition, in routing keys: strictly less than all of it. */
+struct dir_part {
+    bool is_set;
+    bool end_open;
+    bool hex; /* how the API writes its bounds */
+    uint16_t start_len, end_len;
+    uint8_t start[DIR_ROUTING_KEY_MAX], end[DIR_ROUTING_KEY_MAX]; /* end: meaningless when open */
+};
+
+static inline struct slice dir_part_start(const struct dir_part *part)
+{
+    return slice_of(part->start, part->start_len);
+}
+
+static inline struct slice dir_part_end(const struct dir_part *part)
+{
+    return slice_of(part->end, part->end_len);
+}
+
 /* A piece of work on one partition. Names are kept because nodes and keyspaces may go. */
 struct dir_operation {
     struct dir_object object;
@@ -407,6 +435,8 @@ struct dir_operation {
     uint64_t
         leaving; /* whose copy goes when the destination has joined; the source when that moves */
     dir_rev leaving_copy; /* its id, once that is settled */
+    struct dir_part part; /* if set, only that moves */
+    uint64_t retired;     /* what it was a part of; `partition` is the part itself since. Or 0 */
     uint64_t reverses,
         reversed_by; /* the operation that this one takes back, or that does so; or 0 */
     dir_rev epoch_before, epoch_after, revision; /* revision: when it last changed */

@@ -24,6 +24,8 @@ struct dir_settings {
     uint64_t fence_max_ms; /* how long writes may be refused around a cutover, default 30 000 */
     uint64_t validation_window_ms; /* default 600 000 */
     uint64_t cutover_lag_bytes;    /* default 1 MiB */
+    uint64_t recovery_delay_ms;    /* how long a node may be away before its copies are made anew,
+                                      default 300 000 */
     struct dir_budgets budgets;    /* defaults: dir_budget_defaults() */
 };
 

@@ -29,6 +29,7 @@ STAGES = ("QUEUED", "PREPARE", "SNAPSHOT", "COPY", "CATCH_UP", "DUAL_WRITE", "VA
 ROWS = [("move", s) for s in STAGES] + [("transfer", "FENCE"), ("transfer", "CUTOVER"), ("replica", "COPY"),
                                         ("replica", "VALIDATE"), ("replica", "CLEANUP")]
 TRIES, WORLD_S, ROUND_S, ROUND_WRITES = 4, 90, 16, 10
+PAUSES, PAUSES_S = 20, 45
 
 
 class Missed(Exception):
@@ -36,10 +37,10 @@ class Missed(Exception):
 
 
 class Run:
-    def __init__(self, seed, spaces):
-        self.rand, self.spaces = random.Random(seed), spaces
+    def __init__(self, seed, spaces, sync=None):
+        self.rand, self.spaces, self.sync = random.Random(seed), spaces, sync
         self.hits, self.voids = collections.Counter(), collections.Counter()
-        self.pauses, self.writes, self.write_ms, self.probes, self.outcomes = [], 0, [], 0, collections.Counter()
+        self.fenced_ms, self.pauses, self.writes, self.write_ms, self.probes, self.outcomes = [], [], 0, [], 0, collections.Counter()
 
     def cells(self, count):
         faults = [f for f, (_, spaces) in FAULTS.items() if self.spaces or not spaces]
@@ -63,8 +64,6 @@ class Run:
                 body = {"from": source, "to": self.rand.choice(free).name}
             else:
                 continue
-            if w.proxy.hold:
-                w.proxy.hold.source = body.get("from", source)
             answer = w.start_operation(what, route["partition"], body)
             if answer.status == 202:
                 return answer.json, w.nodes[source], w.nodes[body["to"]]
@@ -74,7 +73,7 @@ class Run:
         """Waits until it is there for certain."""
         hold = w.proxy.hold
         wait_for(lambda: hold.arrived.is_set() or self.state(w, op) in ENDED, f"operation {op['id']} to be in {stage}",
-                 deadline_s=30)
+                 deadline_s=DEADLINE_S)
         now = w.operation(op["id"])
         if now is None or now["stage"] != stage:
             raise Missed(f"in {now and now['stage']}, not {stage}")
@@ -100,8 +99,9 @@ class Run:
         w.wait_writable()
         before = w.load.acknowledged()
         w.proxy.held_bodies.clear()
-        w.proxy.hold = None if stage == "QUEUED" or fault == "none" else Hold(stage, None)
+        w.proxy.hold = None if stage == "QUEUED" or fault == "none" else Hold(stage, w.last)
         op, source, destination = self.begin(w, kind)
+        w.last = op["id"]
         if w.proxy.hold:
             self.in_stage(w, op, stage)
             probe.look(op["id"], op["partition"])
@@ -126,8 +126,6 @@ class Run:
         self.outcomes[last["state"]] += 1
         print(f"#   {kind} {stage}: {fault}{moment.note}: {last['state']} in {last['stage']}, attempt {last['attempt']}, "
               f"{wrote} writes{'' if effect else ', no effect'}", flush=True)
-        if fault == "none" and last["state"] == "done" and kind == "move":
-            w.cutovers.append((op["partition"], last["epoch_after"]))
         return effect and wrote >= ROUND_WRITES
 
     @staticmethod
@@ -149,21 +147,37 @@ class Run:
 
     def world(self, todo, seconds=WORLD_S):
         """As many of the cells as there is time for; those that were tried are taken out of `todo`."""
-        sync = 1 if any(kind != "move" for kind, _, _ in todo[:8]) or self.rand.random() < 0.5 else 0
+        sync = self.sync
+        if sync is None:
+            sync = 1 if any(kind != "move" for kind, _, _ in todo[:8]) or self.rand.random() < 0.5 else 0
         mine = [c for c in todo if sync or c[0] == "move"]
         with World(5 if sync else 4, sync, seconds, self.spaces) as w:
             print(f"# a world with {sync} replicas in sync, {len(todo)} cells to go, in {w.cluster.base}", flush=True)
-            probe, w.cutovers = Probe(w), []
+            probe, w.last = Probe(w), 0
             for c in mine:
                 if w.load.left_s() < ROUND_S:
                     break
                 self.try_cell(w, probe, c, todo)
             lines = judge(w, probe, ROUND_WRITES)
             sanitized(w)
-            self.pauses += pauses_ms(lines, w.cutovers)
             self.writes += len(lines)
-            self.write_ms.append(write_ms(lines))
             self.probes += probe.refused
+
+    def pauses_of(self, moves, seconds):
+        """The write pause of moves that nobody disturbs, by agents that talk to the servers themselves."""
+        with World(4, 0, seconds, self.spaces, direct=True) as w:
+            print(f"# {moves} undisturbed moves, in {w.cluster.base}", flush=True)
+            probe, w.cutovers, w.last = Probe(w), [], 0
+            while len(w.cutovers) < moves and w.load.left_s() > 3:
+                op, _, _ = self.begin(w, "move")
+                last = self.end(w, op)
+                assert last["state"] == "done", f"an undisturbed move: {last}"
+                w.cutovers.append((op["partition"], last["epoch_after"]))
+                at = {s["stage"]: time_ms(s["at"]) for s in last["stages"]}
+                self.fenced_ms.append(at["WINDOW"] - at["FENCE"])
+            lines = judge(w, probe, ROUND_WRITES)
+            self.pauses += pauses_ms(lines, w.cutovers)
+            self.write_ms.append(write_ms(lines))
 
     def try_cell(self, w, probe, c, todo):
         hit = False
@@ -172,6 +186,7 @@ class Run:
         except Missed as why:
             print(f"#   {' '.join(c)}: missed: {why}", flush=True)
             self.heal(w)
+            wait_for(lambda: (r := w.read("/v1/operations?state=running")) and not r["operations"], "no operation to run")
         if hit:
             self.hits[c] += 1
             todo.remove(c)
@@ -186,15 +201,15 @@ class Run:
         wanted, width = set(cells), max(map(len, FAULTS))
         heads = [f"{'' if kind == 'move' else kind[0] + ':'}{stage}"[:9] for kind, stage in ROWS]
         print(f"# {'':{width}} " + " ".join(f"{h:>9}" for h in heads))
-        for fault in FAULTS:
+        for fault in [f for f in FAULTS if any(f == c[2] for c in cells)]:
             row = [str(self.hits[(*r, fault)]) if (*r, fault) in wanted else "-" for r in ROWS]
             print(f"# {fault:{width}} " + " ".join(f"{v:>9}" for v in row))
         print(f"# {sum(self.hits.values())} cells hit, {sum(self.voids.values())} tries void, {self.writes} writes acknowledged, "
               f"{self.probes} stale writes refused, operations {dict(self.outcomes)}")
         if self.pauses:
             durable = statistics.median(self.write_ms)
-            print(f"# write pause of {len(self.pauses)} undisturbed moves: median {statistics.median(self.pauses):.1f} ms; "
-                  f"a durable write: median {durable:.1f} ms; ten of them {10 * durable:.1f} ms")
+            print(f"# write pause of {len(self.pauses)} undisturbed moves: median {statistics.median(self.pauses):.1f} ms, of which the "
+                  f"directory's FENCE to WINDOW {statistics.median(self.fenced_ms):.1f} ms; a durable write: median {durable:.1f} ms; ten of them {10 * durable:.1f} ms")
         return [c for c in cells if not self.hits[c]]
 
 
@@ -202,13 +217,15 @@ def time_ms(text):
     return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() * 1000
 
 
-def run_seed(seed, count, spaces, cells=None, seconds=WORLD_S):
+def run_seed(seed, count, spaces, only=(), sync=None):
     """Returns the cells that were not hit."""
-    run = Run(seed, spaces)
-    cells = cells or run.cells(count)
+    run = Run(seed, spaces, sync)
+    cells = list(only) or run.cells(count)
     todo = list(cells)
     while todo:
-        run.world(todo, seconds)
+        run.world(todo, min(WORLD_S, ROUND_S * (len(todo) + 1)))
+    if not only:
+        run.pauses_of(PAUSES, PAUSES_S)
     return run.report(cells)
 
 
@@ -217,7 +234,10 @@ def main():
     options.add_argument("--seed", type=int, default=None)
     options.add_argument("--seeds", type=int, default=1, help="how many, one after the other")
     options.add_argument("--cells", type=int, default=0, help="of the table; 0: all")
+    options.add_argument("--only", action="append", default=[], metavar="KIND:STAGE:FAULT", help="these cells")
+    options.add_argument("--sync", type=int, help="so many replicas in sync in every world")
     options = options.parse_args()
+    only = [tuple(cell.split(":")) for cell in options.only]
     first = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "big")
     reason = why_not()
     if reason:
@@ -225,7 +245,7 @@ def main():
     failed = 0
     for seed in range(first, first + options.seeds):
         print(f"# seed {seed}", flush=True)
-        missed = run_seed(seed, options.cells, reason is None)
+        missed = run_seed(seed, options.cells, reason is None, only, options.sync)
         failed += bool(missed)
         print(f"{'not ok' if missed else 'ok'} {seed - first + 1} - movements under faults, seed {seed}"
               + (f": never hit: {missed}" if missed else ""), flush=True)

@@ -112,6 +112,12 @@ def cut_leader(m):
     m.world.cluster.heal()
 
 
+def delay(m):
+    """What the stage waits for comes late."""
+    time.sleep(0.3 + m.rand.random())
+    yield m.world.proxy.hold.arrived.is_set()
+
+
 def replay(m):
     m.world.proxy.twice = True
     yield m.world.proxy.replay(m.rand) > 0
@@ -145,6 +151,7 @@ FAULTS = {
     "cut sides": (cut_sides, True),
     "cut leader": (cut_leader, True),
     "move leader": (move_leader, False),
+    "delay reports": (delay, False),
     "replay reports": (replay, False),
     "abort": (abort, False),
     "none": (nothing, False),
@@ -156,7 +163,9 @@ SIDES_TALK = ("QUEUED", "PREPARE", "SNAPSHOT", "COPY", "CATCH_UP", "DUAL_WRITE",
 
 
 def applies(fault, kind, stage):
-    return fault != "cut sides" or (kind != "transfer" and stage in SIDES_TALK)
+    if fault == "cut sides":
+        return kind != "transfer" and stage in SIDES_TALK
+    return (fault, stage) != ("delay reports", "QUEUED")
 
 
 class Probe:

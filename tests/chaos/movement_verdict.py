@@ -87,8 +87,8 @@ def write_ms(lines):
 def judge(world, probe, least):
     """Of one world, which it ends. Returns the load's records."""
     code, summary, err, lines = world.load.finish()
-    assert code == 0 and summary["lost"] + summary["stale"] + summary["unsettled"] == 0, f"the load: {code} {summary} {err}"
-    assert len(lines) == summary["writes"] and len(lines) >= least, f"void: {len(lines)} writes, {least} are wanted"
+    assert code == 0 and summary["lost"] + summary["stale_accepted"] + summary["unsettled"] == 0, f"the load: {code} {summary} {err}"
+    assert len(lines) == summary["acknowledged"] and len(lines) >= least, f"void: {len(lines)} writes, {least} are wanted"
     assert not probe.accepted, f"stale writes were accepted: {probe.accepted[:5]}"
     assert not world.proxy.faults, f"reports: {world.proxy.faults[:5]}"
     check_writers(world, lines, final_states(world), least)

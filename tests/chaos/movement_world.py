@@ -34,7 +34,8 @@ class Node:
         return f"127.0.0.1:{free_port()}"
 
     def start(self):
-        command = [*self.prefix, str(BUILD / "shardkv"), self.world.proxy.url, self.name, self.address,
+        endpoints = ",".join(s.url for s in self.world.cluster.servers) if self.world.direct else self.world.proxy.url
+        command = [*self.prefix, str(BUILD / "shardkv"), endpoints, self.name, self.address,
                    str(self.directory), str(HEARTBEAT_MS)]
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
@@ -106,7 +107,8 @@ class Load:
 
 
 class World:
-    def __init__(self, nodes, sync, seconds, spaces):
+    def __init__(self, nodes, sync, seconds, spaces, direct=False):
+        self.direct = direct  # agents talk to the servers, not to the proxy
         self.sync, self.seconds, self.spaces, self.size = sync, seconds, spaces, nodes
         self.cluster = (NetCluster if spaces else Cluster)(3, flags=FLAGS)
         self.nodes, self.proxy, self.load = {}, None, None

@@ -13,7 +13,7 @@ import uuid
 from cluster import Unreachable, once
 
 REPORT = re.compile(r"/v1/operations/(\d+)/reports$")
-DUTY = re.compile(r"/v1/nodes/([^/]+)/duties/\d+$")
+DUTY = re.compile(r"/v1/nodes/([^/]+)/duties/(\d+)$")
 OF_NODE = re.compile(r"/v1/nodes/([^/]+)(?:/|$)")
 HOLD_MAX_S, SEEN_MAX = 30, 400
 AHEAD = 1 << 40  # above any number an agent gives
@@ -22,15 +22,17 @@ AHEAD = 1 << 40  # above any number an agent gives
 class Hold:
     """Reports of one stage wait here until release()."""
 
-    def __init__(self, stage, source):
-        self.stage, self.source = stage, source
+    def __init__(self, stage, after):
+        self.stage, self.after = stage, after
         self.open, self.arrived = threading.Event(), threading.Event()
 
-    def wants(self, path, body):
-        duty = DUTY.search(path)
-        if duty:
-            return self.stage == "CLEANUP" and duty.group(1) == self.source
-        return bool(REPORT.search(path)) and body.get("stage") == self.stage
+    def wants(self, path, body, duties):
+        """Of operations younger than `after`; in CLEANUP a duty done is the report."""
+        if DUTY.search(path):
+            node, duty = DUTY.search(path).groups()
+            return self.stage == "CLEANUP" and any(d["id"] == int(duty) and d.get("operation", 0) > self.after for d in duties(node))
+        report = REPORT.search(path)
+        return bool(report) and body.get("stage") == self.stage and int(report.group(1)) > self.after
 
     def release(self):
         self.open.set()
@@ -110,6 +112,10 @@ class Proxy:
             time.sleep(0.03)
         return None
 
+    def duties(self, node):
+        answer = self.forward("GET", f"/v1/nodes/{node}/duties", {}, None, timeout=5)
+        return answer.json["duties"] if answer is not None and answer.status == 200 else []
+
     def pass_on(self, method, path, headers, data):
         target = urllib.parse.urlsplit(path).path
         sent = {k: v for k, v in headers.items() if k.lower() not in ("host", "connection", "content-length")}
@@ -118,7 +124,7 @@ class Proxy:
         of_node = OF_NODE.search(target)
         if body.get("node", of_node.group(1) if of_node else None) in self.refused:
             return None
-        if method == "POST" and hold and hold.wants(target, body):
+        if method == "POST" and hold and hold.wants(target, body, self.duties):
             self.held_bodies.append((target, body))
             hold.arrived.set()
             hold.open.wait(HOLD_MAX_S)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/harness/fleet.h"
 
+#include "tests/harness/agents.h"
+
 #include "tests/harness/tap.h"
 
 #include <stdio.h>
@@ -52,9 +54,24 @@ const struct dir_result *fleet_node(struct world *w,
     return world_do(w, CADASTRE__COMMAND__BODY_NODE_PUT, &m);
 }
 
+/* What is of a drain is refused unless the node that it leaves drains. */
+static void drain_source(struct world *w, const struct fleet_start *s)
+{
+    uint8_t key[8];
+    const struct dir_partition *p =
+        ptree_get(&world_state(w)->partitions, ptree_u64_key(s->partition, key));
+    const struct dir_node *n = p != NULL ? view_primary(world_state(w), p) : NULL;
+    if (n != NULL) {
+        (void)agent_schedule(w, n->name, CADASTRE__SCHEDULING_VERB__DRAIN);
+    }
+}
+
 uint64_t fleet_start(struct world *w, const struct fleet_start *s)
 {
     Cadastre__OperationStart m;
+    if (s->class_of == DIR_CLASS_DRAIN) {
+        drain_source(w, s);
+    }
     cadastre__operation_start__init(&m);
     m.kind = s->kind != 0 ? s->kind : DIR_OPERATION_MOVE;
     m.partition = s->partition;

@@ -267,6 +267,8 @@ class CliTest(unittest.TestCase):
             (["operation", "authority", "19"], "/v1/operations/19/authority",
              {"operation": 19, "authority": {"node": "n1"}, "verbs": ["abort"]}, "n1"),
             (["node", "duties", "n1"], "/v1/nodes/n1/duties", {"revision": 1, "duties": [{"id": 31}]}, "31"),
+            (["skew", "orders"], "/v1/skew?keyspace=orders", {"resources": {}, "hot_keys": [{"finding": "hot_key"}]}, "hot_key"),
+            (["skew"], "/v1/skew", {"resources": {}, "hot_nodes": [{"finding": "hot_node"}]}, "hot_node"),
             (["server", "list"], "/v1/cluster", cluster, "1"),
             (["watchers", "--behind", "4"], "/v1/cluster/watchers?behind=4&limit=10000", {"revision": 4, "watchers": [{"id": 3}]}, "3"),
             (["command", "get", "k/1"], "/v1/commands/k%2F1", {"revision": 4, "applied_revision": 3, "status": 201}, "201"),
@@ -309,6 +311,19 @@ class CliTest(unittest.TestCase):
             with self.subTest(" ".join(args)):
                 m = self.mock_list(reply(answer))
                 self.assertEqual(self.run_cli([m], *args, "--no-headers").stdout.split(), cells)
+
+    def test_skew_shows_figures_then_findings(self):
+        stats = {"mean": 5000, "median": 3000, "p99": 35000, "max": 35000, "max_to_mean": 7, "max_to_median": 11.667,
+                 "top10_share": 0.775}
+        m = self.mock_list(reply({
+            "resources": {"writes": {"unit": "per_s", "partitions": stats, "nodes": stats | {"least_max_to_mean": 6.4}}},
+            "hot_keys": [{"finding": "hot_key", "resource": "writes", "keyspace": "orders", "partition": 17, "node": "n1",
+                          "key": "melon", "value": 35000, "bound": 1000, "remedy": "spread_key",
+                          "salts": {"count": 8, "largest_owner_load": 7000, "sharing_an_owner": 2}}]}))
+        self.assertEqual([line.split() for line in self.run_cli([m], "skew", "orders", "--no-headers").stdout.splitlines()], [
+            ["writes", "per_s", "5000", "3000", "35000", "35000", "7", "11.667", "0.775", "7", "6.4"], [],
+            ["hot_key", "writes", "orders", "17", "n1", "melon", "35000", "1000", "spread_key", "-",
+             "8", "salts,", "at", "most", "7000,", "2", "share", "an", "owner"]])
 
     def moving(self, *stages, attention=None):
         """A move that is in each of the stages for one request, and in the last for ever."""

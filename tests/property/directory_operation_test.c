@@ -26,7 +26,7 @@ static struct world w;
 static struct tap_rand rng;
 static dir_rev epochs[IDS]; /* by partition id */
 static uint64_t reached[DIR_STAGE_FAILED + 1], refused, counted, forwards, cutovers, restarts,
-    retries, reverses;
+    retries, reverses, parts;
 static uint64_t seq, listed;
 
 static uint64_t below(uint64_t n)
@@ -89,6 +89,11 @@ static void do_start(void)
     if (m.kind == DIR_OPERATION_REMOVE_REPLICA) {
         m.from = text(name_of(below(NODES)));
     }
+    uint8_t bound[2] = {(uint8_t)('a' + below(26)), (uint8_t)('a' + below(26))};
+    m.has_range = m.kind == DIR_OPERATION_MOVE && chance(60);
+    m.range_start = (ProtobufCBinaryData){chance(60), &bound[0]};
+    m.range_end_open = m.range_start.len > 0 && chance(70);
+    m.range_end = (ProtobufCBinaryData){1, &bound[1]};
     m.role = chance(50) ? DIR_ROLE_SYNC : DIR_ROLE_ASYNC;
     (void)world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_START, &m);
 }
@@ -398,6 +403,13 @@ static void check_cutover(const struct dir_operation *was, const struct dir_oper
     const struct dir_node *d = view_node_by_id(world_state(&w), o->destination);
     (void)p;
     CHECK(o->epoch_after == world_state(&w)->revision && view_node_is_live(d));
+    if (o->part.is_set) {
+        uint8_t key[8];
+        const struct dir_tombstone *t =
+            ptree_get(&world_state(&w)->tombstones, ptree_u64_key(was->partition, key));
+        CHECK(t != NULL && o->retired == was->partition && t->successor_count >= 2);
+        parts++;
+    }
     if (step.is_report) {
         cutovers++;
         CHECK(was->stage == DIR_STAGE_CUTOVER && was->fenced);
@@ -543,7 +555,7 @@ static void random_operations_keep_the_rules(void)
              counted, refused, cutovers, forwards, retries, reverses);
     CHECK(counted > ROUNDS * COMMANDS / 10 && refused > 200 && cutovers > 10 &&
           listed > ROUNDS * 100);
-    CHECK(retries > 10 && reverses > 5);
+    CHECK(retries > 10 && reverses > 5 && parts > 0);
 }
 
 int main(void)

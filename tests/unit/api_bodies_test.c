@@ -33,6 +33,8 @@ static const struct body {
      "{\"from\":\"n1\",\"to\":\"n1\",\"empty\":true,\"reason\":\"r\",\"max_bytes_per_s\":1,"
      "\"size_bytes\":1,\"live_bytes_per_s\":0,"
      "\"expect_epoch\":99999,\"expect_revision\":99999}"},
+    {"POST /v1/keyspaces/o/partitions/@/move",
+     "{\"to\":\"n1\",\"range\":{\"start\":\"a\",\"end\":\"b\"},\"expect_epoch\":99999}"},
     {"POST /v1/keyspaces/o/partitions/@/transfer", "{\"to\":\"n1\",\"expect_epoch\":99999}"},
     {"POST /v1/keyspaces/o/partitions/@/replicas", "{\"node\":\"n1\",\"role\":\"sync\"}"},
     {"PATCH /v1/keyspaces/o/partitions/@",

@@ -174,9 +174,11 @@ static void damage_partition(struct dir_view *s, const struct world *w, enum dam
 {
     struct dir_partition *p = part(s, w, "g");
     uint64_t node = p->replicas[0].node;
-    const struct dir_replica strange[] = {{777, 1, DIR_ROLE_PRIMARY}};
-    const struct dir_replica twice[] = {{node, 1, DIR_ROLE_PRIMARY}, {node, 1, DIR_ROLE_SYNC}};
-    const struct dir_replica two[] = {{node, 1, DIR_ROLE_PRIMARY}, {node + 1, 1, DIR_ROLE_PRIMARY}};
+    const struct dir_replica strange[] = {{777, 1, DIR_ROLE_PRIMARY, false}};
+    const struct dir_replica twice[] = {{node, 1, DIR_ROLE_PRIMARY, false},
+                                        {node, 1, DIR_ROLE_SYNC, false}};
+    const struct dir_replica two[] = {{node, 1, DIR_ROLE_PRIMARY, false},
+                                      {node + 1, 1, DIR_ROLE_PRIMARY, false}};
     switch ((int)what) {
     case GAP:
         p = with_range(p, NULL, "j");

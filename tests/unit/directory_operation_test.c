@@ -290,6 +290,19 @@ static void end_session(const char *node)
 
 /* --- the whole way --- */
 
+static bool collect(void *arg, const struct dir_task *t)
+{
+    struct dir_task *out = arg;
+    out[t->kind] = *t;
+    return true;
+}
+
+static void collect_tasks(const char *node, struct dir_task got[DIR_TASK_CLEANUP + 1])
+{
+    memset(got, 0, sizeof got[0] * (DIR_TASK_CLEANUP + 1));
+    (void)dir_tasks(world_state(&w), agent_node(&w, node), 0, collect, got);
+}
+
 static void a_move_goes_all_the_way(void)
 {
     open_world(0);
@@ -319,7 +332,11 @@ static void a_move_goes_all_the_way(void)
     (void)tell(&m);
     (void)time_out();
     CHECK(it()->stage == DIR_STAGE_CLEANUP && part()->operation == 0 && role_on("n1") == 0);
+    CHECK_STR(it()->attention_code, "");
     CHECK(has_duty("n1"));
+    struct dir_task got[DIR_TASK_CLEANUP + 1];
+    collect_tasks("n1", got);
+    CHECK(got[DIR_TASK_CLEANUP].operation == it()); /* which waits for it */
     m = report("n1");
     m.has = DIR_REPORT_OLD_EPOCH_WRITES;
     CHECK_U64(tell(&m)->err.code, ERR_OK);
@@ -403,6 +420,22 @@ static void a_gap_begins_at_the_snapshot_again(void)
     close_world();
 }
 
+/* The source restarted without it, or made another in its place. */
+static void a_lost_snapshot_is_made_again(void)
+{
+    at(DIR_STAGE_COPY, 0);
+    uint64_t old = it()->copy;
+    Cadastre__OperationReport m = report("n2");
+    m.gap = true;
+    CHECK_U64(tell(&m)->err.code, ERR_OK);
+    CHECK(it()->stage == DIR_STAGE_SNAPSHOT && it()->attempt == 2 && it()->copy > old);
+    CHECK(has_duty("n2") && it()->snapshot[0] == '\0');
+    struct dir_task got[DIR_TASK_CLEANUP + 1];
+    collect_tasks("n2", got);
+    CHECK(got[DIR_TASK_CLEANUP].copy == old && got[DIR_TASK_CLEANUP].operation == NULL);
+    close_world();
+}
+
 static void lag_keeps_it_in_catch_up(void)
 {
     at(DIR_STAGE_CATCH_UP, 0);
@@ -443,6 +476,14 @@ static void passed_positions_move_away(void)
     m.has = DIR_REPORT_AT_POSITION | DIR_REPORT_ITEMS | DIR_REPORT_CHECKSUM;
     m.at_position = first;
     CHECK_U64(tell(&m)->err.code, ERR_STALE_REPORT);
+    /* That the first one was passed is no reason to go further than the second. */
+    uint64_t second = it()->validate_at;
+    m = report("n1");
+    m.passed = true;
+    m.has = DIR_REPORT_AT_POSITION;
+    m.at_position = second - 1;
+    CHECK_U64(tell(&m)->err.code, ERR_STALE_REPORT);
+    CHECK_U64(it()->validate_at, second);
     close_world();
 }
 
@@ -938,19 +979,6 @@ static void a_way_back_may_be_given_up(void)
     close_world();
 }
 
-static bool collect(void *arg, const struct dir_task *t)
-{
-    struct dir_task *out = arg;
-    out[t->kind] = *t;
-    return true;
-}
-
-static void collect_tasks(const char *node, struct dir_task got[DIR_TASK_CLEANUP + 1])
-{
-    memset(got, 0, sizeof got[0] * (DIR_TASK_CLEANUP + 1));
-    (void)dir_tasks(world_state(&w), agent_node(&w, node), 0, collect, got);
-}
-
 static void in_the_window_the_source_may_follow(void)
 {
     struct dir_task got[DIR_TASK_CLEANUP + 1];
@@ -977,6 +1005,220 @@ static void in_the_window_the_source_may_follow(void)
     }
 }
 
+/* --- a part of a partition --- */
+
+static const struct dir_result *
+start_part(const char *key, const char *leaving, const char *part_start, const char *part_end)
+{
+    Cadastre__OperationStart m;
+    cadastre__operation_start__init(&m);
+    m.kind = DIR_OPERATION_MOVE;
+    m.partition = agent_partition(&w, key)->id;
+    m.from = text(leaving);
+    m.to = text("n2");
+    m.has_range = true;
+    m.range_start.data = (uint8_t *)text(part_start);
+    m.range_start.len = strlen(part_start);
+    m.range_end_open = part_end == NULL;
+    m.range_end.data = (uint8_t *)text(part_end != NULL ? part_end : "");
+    m.range_end.len = part_end != NULL ? strlen(part_end) : 0;
+    const struct dir_result *r = world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_START, &m);
+    if (r->err.code == ERR_OK) {
+        op = r->operation->id;
+    }
+    return r;
+}
+
+static bool runs_from(const char *key, const char *start, const char *end)
+{
+    const struct dir_partition *p = agent_partition(&w, key);
+    return slice_eq(dir_partition_start(p), slice_of(start, strlen(start))) &&
+           (end == NULL
+                ? p->end_open
+                : !p->end_open && slice_eq(dir_partition_end(p), slice_of(end, strlen(end))));
+}
+
+static const char *owner_of(const char *key)
+{
+    const struct dir_node *n = view_primary(world_state(&w), agent_partition(&w, key));
+    return n != NULL ? n->name : "";
+}
+
+static int role_at(const char *key, const char *node)
+{
+    const struct dir_partition *p = agent_partition(&w, key);
+    int at = partition_copy_on(p, agent_node(&w, node)->id);
+    return at >= 0 ? p->replicas[at].role : 0;
+}
+
+/* Of all keys, with or without a replica on n3, at this stage. */
+static void part_at(enum dir_stage stage, uint32_t sync, const char *start, const char *end)
+{
+    open_world(sync);
+    (void)verb(CADASTRE__OPERATION_VERB_KIND__ABORT);
+    CHECK_U64(start_part("k", "", start, end)->err.code, ERR_OK);
+    to_stage(stage);
+}
+
+static void which_parts_there_are(void)
+{
+    open_world(1);
+    (void)verb(CADASTRE__OPERATION_VERB_KIND__ABORT);
+    CHECK_U64(world_split(&w, part()->id, "t")->err.code, ERR_OK);
+    static const struct {
+        const char *key, *start, *end, *pointer;
+    } rows[] = {
+        {"k", "", NULL, "/range"},        {"k", "", "t", "/range"},
+        {"k", "t", NULL, "/range/end"},   {"k", "f", "f", "/range/end"},
+        {"k", "m", "f", "/range/end"},    {"k", "f", "z", "/range/end"},
+        {"z", "f", NULL, "/range/start"}, {"z", "t", NULL, "/range"},
+        {"z", "v", "", "/range/end"},     {"k", "f", "", "/range/end"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        tap_note("row %zu", i);
+        CHECK_U64(start_part(rows[i].key, "", rows[i].start, rows[i].end)->err.code,
+                  ERR_BAD_SPLIT_KEY);
+        CHECK_STR(w.result->err.pointer, rows[i].pointer);
+    }
+    CHECK_U64(start_part("k", "n3", "f", NULL)->err.code, ERR_INVALID_REQUEST);
+    CHECK_STR(w.result->err.pointer, "/range");
+    CHECK_U64(start_part("k", "n1", "f", NULL)->err.code, ERR_OK);
+    CHECK(slice_eq(dir_part_end(&it()->part), slice_of("t", 1)) && !it()->part.end_open);
+    (void)verb(CADASTRE__OPERATION_VERB_KIND__ABORT);
+    CHECK_U64(start_part("z", "", "", "v")->err.code, ERR_OK); /* from its own start */
+    CHECK(slice_eq(dir_part_start(&it()->part), slice_of("t", 1)));
+    CHECK(runs_from("z", "t", NULL));
+    close_world();
+}
+
+static void a_part_gets_an_id_of_its_own(void)
+{
+    static const struct {
+        const char *start, *end; /* what moves */
+        const char *moved;       /* a key of it */
+        const char *left, *right;
+    } rows[] = {{"f", "t", "k", "a", "z"}, {"", "t", "k", NULL, "z"}, {"f", NULL, "k", "a", NULL}};
+    for (int i = 0; i < 3; i++) {
+        part_at(DIR_STAGE_CUTOVER, 1, rows[i].start, rows[i].end);
+        uint64_t old = part()->id, epoch = part()->epoch, candidate = it()->copy;
+        uint64_t copy = part()->replicas[0].copy;
+        tap_note("row %d", i);
+        CHECK(part()->state == DIR_FENCING && it()->retired == 0);
+        to_stage(DIR_STAGE_WINDOW);
+        const struct dir_partition *p = part();
+        CHECK(p->id != old && it()->partition == p->id && it()->retired == old);
+        CHECK(p->operation == op && p->start_position == 150 && p->replicas[0].copy == candidate);
+        CHECK(p->epoch == it()->epoch_after && p->epoch > epoch && p->created == p->epoch);
+        CHECK_STR(primary(), "n2");
+        CHECK(role_on("n1") == DIR_ROLE_ASYNC && role_on("n3") == DIR_ROLE_SYNC);
+        CHECK(p->parent_count == 1 && dir_partition_parents(p)[0] == old);
+        const char *rest[] = {rows[i].left, rows[i].right};
+        for (int side = 0; side < 2; side++) {
+            if (rest[side] == NULL) {
+                continue;
+            }
+            p = agent_partition(&w, rest[side]);
+            CHECK(p->id != old && p->operation == 0 && p->state == DIR_ACTIVE);
+            CHECK(p->epoch == it()->epoch_after && p->replicas[0].copy == copy);
+            CHECK_STR(owner_of(rest[side]), "n1");
+            CHECK(role_at(rest[side], "n3") == DIR_ROLE_SYNC && role_at(rest[side], "n2") == 0);
+            CHECK(runs_from(rest[side], side == 0 ? "" : "t", side == 0 ? "f" : NULL));
+        }
+        CHECK(runs_from("k", rows[i].start, rows[i].end));
+        CHECK(w.effects->kind == DIR_CHANGE_SPLIT);
+        CHECK_U64(world_split(&w, old, "g")->err.code, ERR_STALE_EPOCH);
+        CHECK(w.result->retired && w.result->route_count == 2U + (i == 0));
+        (void)finish(false);
+        CHECK(it()->stage == DIR_STAGE_CLEANUP && role_on("n1") == 0);
+        CHECK(duty_of_operation(world_state(&w), it())->partition == part()->id);
+        close_world();
+    }
+}
+
+static void a_part_that_does_not_move_changes_nothing(void)
+{
+    for (int s = DIR_STAGE_QUEUED; s <= DIR_STAGE_CUTOVER; s++) {
+        part_at((enum dir_stage)s, 0, "f", "t");
+        uint64_t id = part()->id;
+        tap_note("abort in %s", dir_stage_name((enum dir_stage)s));
+        CHECK_U64(verb(CADASTRE__OPERATION_VERB_KIND__ABORT)->err.code, ERR_OK);
+        CHECK(part()->id == id && role_on("n2") == 0 && runs_from("k", "", NULL));
+        CHECK_U64(verb(RETRY)->err.code, ERR_OK);
+        CHECK(it()->part.is_set);
+        close_world();
+    }
+}
+
+/* How many routes the last command's change has; it retires this id. */
+static uint64_t told_routes(uint64_t retired)
+{
+    struct dir_change *changes[8];
+    dir_rev last, now = world_state(&w)->revision;
+    int64_t n = feed_read(directory_feed(w.d), 0, now - 1, now, changes, 8, &last);
+    uint64_t routes = 0;
+    CHECK(n == 1 && changes[0]->removed_count == 1 && changes[0]->removed[0] == retired);
+    for (int64_t i = 0; i < n; i++) {
+        routes += changes[i]->route_count;
+        change_unref(changes[i]);
+    }
+    return routes;
+}
+
+/* Its source lapses when the part has been validated: the part goes forward, the rest elsewhere. */
+static void the_rest_of_a_lapsed_source_fails_over(void)
+{
+    for (uint32_t sync = 0; sync < 2; sync++) {
+        for (int s = DIR_STAGE_FENCE; s <= DIR_STAGE_CUTOVER; s++) {
+            part_at((enum dir_stage)s, sync, "f", "t");
+            uint64_t id = part()->id;
+            end_session("n1");
+            CHECK_STR(owner_of("k"), "n2");
+            CHECK_STR(owner_of("a"), sync > 0 ? "n3" : "");
+            CHECK_STR(owner_of("z"), sync > 0 ? "n3" : "");
+            CHECK(it()->stage == DIR_STAGE_WINDOW && role_on("n1") == DIR_ROLE_ASYNC);
+            CHECK_U64(told_routes(id), 3);
+            (void)agent_put(&w, "n1", 0);
+            CHECK_STR(owner_of("a"), sync > 0 ? "n3" : "n1");
+            close_world();
+        }
+    }
+    part_at(DIR_STAGE_VALIDATE, 0, "f", "t");
+    end_session("n1");
+    CHECK_U64(verb(CADASTRE__OPERATION_VERB_KIND__PROMOTE_CANDIDATE)->err.code, ERR_OK);
+    CHECK_STR(owner_of("k"), "n2");
+    CHECK_STR(owner_of("a"), "");
+    CHECK(agent_partition(&w, "a")->state == DIR_UNAVAILABLE);
+    (void)agent_put(&w, "n1", 0);
+    CHECK_STR(owner_of("a"), "n1");
+    close_world();
+}
+
+static void a_part_comes_back_as_the_partition_that_it_is(void)
+{
+    part_at(DIR_STAGE_WINDOW, 0, "f", "t");
+    uint64_t id = part()->id;
+    go_back();
+    CHECK(!it()->part.is_set && it()->partition == id);
+    to_stage(DIR_STAGE_WINDOW);
+    CHECK(part()->id == id && runs_from("k", "f", "t"));
+    CHECK_STR(primary(), "n1");
+    close_world();
+}
+
+static void tasks_say_which_part(void)
+{
+    struct dir_task got[DIR_TASK_CLEANUP + 1];
+    part_at(DIR_STAGE_COPY, 0, "f", NULL);
+    for (int side = 0; side < 2; side++) {
+        collect_tasks(side == 0 ? "n1" : "n2", got);
+        const struct dir_task *t = &got[DIR_TASK_STAGE];
+        CHECK(slice_eq(t->start, slice_of("f", 1)) && t->end_open);
+        t = &got[DIR_TASK_GRANT];
+        CHECK_U64(t->start.len, side); /* the candidate has only that */
+    }
+    close_world();
+}
+
 /* --- when something dies --- */
 
 static void the_source_lapses_before_joined(void)
@@ -992,13 +1234,33 @@ static void the_source_lapses_before_joined(void)
         end_session("n1");
         CHECK_STR(primary(), "");
         CHECK(it()->state == DIR_OPERATION_RUNNING);
+        CHECK_STR(it()->attention_code, "source_lapsed");
         (void)agent_put(&w, "n1", 0);
         CHECK_STR(primary(), "n1");
+        CHECK_STR(it()->attention_code, "");
         CHECK(it()->attempt == 2 && it()->epoch_before == part()->epoch);
         CHECK_U64(it()->stage, s < DIR_STAGE_DUAL_WRITE ? s : DIR_STAGE_CATCH_UP);
         to_stage(DIR_STAGE_WINDOW);
         close_world();
     }
+}
+
+static void nothing_waits_for_a_node_that_is_gone(void)
+{
+    open_world(0);
+    Cadastre__NodeDelete m;
+    cadastre__node_delete__init(&m);
+    m.name = text("n2");
+    CHECK_U64(world_do(&w, CADASTRE__COMMAND__BODY_NODE_DELETE, &m)->err.code, ERR_OK);
+    CHECK(it()->state == DIR_OPERATION_ABORTED && part()->operation == 0);
+    CHECK_STR(it()->attention_code, "node_removed");
+    close_world();
+    at(DIR_STAGE_WINDOW, 0);
+    end_session("n2");
+    CHECK_STR(it()->attention_code, "destination_lapsed");
+    (void)agent_put(&w, "n2", 0);
+    CHECK_STR(it()->attention_code, "");
+    close_world();
 }
 
 static void forward_only_after_an_equal_validation(void)
@@ -1059,7 +1321,7 @@ static void either_side_registers_again(void)
             CHECK(!it()->joined && part()->state == DIR_ACTIVE);
             CHECK_U64(it()->stage, s < DIR_STAGE_DUAL_WRITE ? s : DIR_STAGE_CATCH_UP);
             CHECK((part()->epoch > epoch) == (who == 0 || s >= DIR_STAGE_FENCE));
-            CHECK(it()->attempt > 1);
+            CHECK_U64(it()->attempt, 2); /* one restart is one attempt of eight */
             to_stage(DIR_STAGE_WINDOW);
             close_world();
         }
@@ -1160,6 +1422,7 @@ static void tasks_say_what_each_side_does(void)
     CHECK(got[DIR_TASK_STAGE].operation == it() && got[DIR_TASK_STAGE].is_source);
     CHECK_STR(got[DIR_TASK_STAGE].peer->name, "n2");
     CHECK(got[DIR_TASK_GRANT].must_have_count == 1);
+    CHECK(got[DIR_TASK_GRANT].must_have[0].role == DIR_ROLE_JOINING);
     to_stage(DIR_STAGE_FENCE);
     memset(got, 0, sizeof got);
     (void)dir_tasks(world_state(&w), agent_node(&w, "n1"), 0, collect, got);
@@ -1179,6 +1442,7 @@ int main(void)
     RUN(headroom_is_asked_for);
     RUN(damaged_chunks_abort);
     RUN(a_gap_begins_at_the_snapshot_again);
+    RUN(a_lost_snapshot_is_made_again);
     RUN(lag_keeps_it_in_catch_up);
     RUN(joined_only_after_both_sides);
     RUN(passed_positions_move_away);
@@ -1203,7 +1467,14 @@ int main(void)
     RUN(a_way_back_that_lost_its_base_begins_at_prepare);
     RUN(a_way_back_may_be_given_up);
     RUN(in_the_window_the_source_may_follow);
+    RUN(which_parts_there_are);
+    RUN(a_part_gets_an_id_of_its_own);
+    RUN(a_part_that_does_not_move_changes_nothing);
+    RUN(the_rest_of_a_lapsed_source_fails_over);
+    RUN(a_part_comes_back_as_the_partition_that_it_is);
+    RUN(tasks_say_which_part);
     RUN(the_source_lapses_before_joined);
+    RUN(nothing_waits_for_a_node_that_is_gone);
     RUN(forward_only_after_an_equal_validation);
     RUN(the_destination_lapses);
     RUN(either_side_registers_again);
