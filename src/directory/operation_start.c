@@ -37,7 +37,7 @@ enum err_code operation_check_free(struct apply *a, struct dir_partition *p)
     if (p->operation == 0) {
         return ERR_OK;
     }
-    dir_unref(a->operation); /* of the verb: retry */
+    dir_unref(a->operation); /* the one that is to be tried again */
     a->operation =
         dir_ref(ptree_get(&a->s->operations, ptree_u64_key(p->operation, (uint8_t[8]){0})));
     return err_set(&a->err, ERR_PARTITION_BUSY, "operation %" PRIu64 " holds partition %" PRIu64,

@@ -149,7 +149,7 @@ class Run:
         """As many of the cells as there is time for; those that were tried are taken out of `todo`."""
         sync = self.sync
         if sync is None:
-            sync = 1 if any(kind != "move" for kind, _, _ in todo[:8]) or self.rand.random() < 0.5 else 0
+            sync = 1 if all(kind != "move" for kind, _, _ in todo) else self.rand.randrange(2)
         mine = [c for c in todo if sync or c[0] == "move"]
         with World(5 if sync else 4, sync, seconds, self.spaces) as w:
             print(f"# a world with {sync} replicas in sync, {len(todo)} cells to go, in {w.cluster.base}", flush=True)
@@ -208,8 +208,9 @@ class Run:
               f"{self.probes} stale writes refused, operations {dict(self.outcomes)}")
         if self.pauses:
             durable = statistics.median(self.write_ms)
-            print(f"# write pause of {len(self.pauses)} undisturbed moves: median {statistics.median(self.pauses):.1f} ms, of which the "
-                  f"directory's FENCE to WINDOW {statistics.median(self.fenced_ms):.1f} ms; a durable write: median {durable:.1f} ms; ten of them {10 * durable:.1f} ms")
+            print(f"# write pause of {len(self.pauses)} undisturbed moves: median {statistics.median(self.pauses):.1f} ms, from FENCE to "
+                  f"WINDOW {statistics.median(self.fenced_ms):.1f} ms; a durable write: median {durable:.1f} ms, ten of them "
+                  f"{10 * durable:.1f} ms")
         return [c for c in cells if not self.hits[c]]
 
 

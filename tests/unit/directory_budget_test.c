@@ -407,13 +407,14 @@ static void a_dead_node_does_not_bind_its_recovery(void)
     s = (struct fleet_start){.kind = DIR_OPERATION_ADD_REPLICA,
                              .partition = agent_partition(&w, "z")->id,
                              .to = "c",
-                             .class_of = DIR_CLASS_LAST_COPY};
+                             .class_of = DIR_CLASS_OPERATOR};
     uint64_t before = fleet_start(&w, &s);
     CHECK_U64(fleet_admit(&w, before), ERR_BUDGET_EXCEEDED);
     CHECK_STR(waiting(before).value, dead);
     fleet_abort(&w, before);
     (void)agent_end(&w, dead, agent_node(&w, dead)->session, false);
     CHECK_STR(view_primary(world_state(&w), agent_partition(&w, "z"))->name, live);
+    s.class_of = DIR_CLASS_LAST_COPY; /* now that a copy is lost */
     CHECK_U64(fleet_admit(&w, fleet_start(&w, &s)), ERR_OK);
     CHECK_U64(moves_of(DIR_BUDGET_SOURCE, live), 1);
     close_world();
