@@ -3,6 +3,7 @@
  * nothing is taken from an index that is itself in question. Rules: docs/ARCHITECTURE.md,
  * "Invariants". */
 #include "base/mem.h"
+#include "directory/balancer.h"
 #include "directory/budget_internal.h"
 
 #include <inttypes.h>
@@ -528,6 +529,14 @@ static void check_rest(struct checker *c)
     }
     check_duties(c);
     check_proposals(c);
+    const char *balancer = check_balancer(v);
+    const struct dir_object *row = by_id(&v->balancer, DIR_BALANCER_ID);
+    if (balancer != NULL) {
+        wrong(c, "%s", balancer);
+    }
+    if (row != NULL) {
+        add_hash(c, row);
+    }
 }
 
 uint64_t dir_check(const struct dir_view *v,

@@ -34,6 +34,14 @@ void *object_get_duty(struct wire_reader *r);
 void object_put_proposal(struct buf *b, const struct dir_proposal *p);
 void *object_get_proposal(struct wire_reader *r);
 
+/* --- balancer.c --- */
+
+struct dir_balancer;
+void object_put_balancer(struct buf *out, const struct dir_balancer *b);
+void *object_get_balancer(struct wire_reader *r);
+/* What is wrong with the row, or NULL. */
+const char *check_balancer(const struct dir_view *v);
+
 /* --- lists --- */
 
 struct part_list {
@@ -79,6 +87,7 @@ void counts_close(struct counts *c);
     X(duties_by_node)                                                                              \
     X(proposals)                                                                                   \
     X(proposals_open)                                                                              \
+    X(balancer)                                                                                    \
     X(dedupe)                                                                                      \
     X(dedupe_by_age)
 
@@ -242,6 +251,8 @@ enum err_code apply_operation_verb(struct apply *a) MUST_CHECK;
 enum err_code apply_operation_timeout(struct apply *a) MUST_CHECK;
 enum err_code apply_operation_release(struct apply *a) MUST_CHECK;
 enum err_code apply_balancer_patch(struct apply *a) MUST_CHECK;
+enum err_code apply_balancer_pause(struct apply *a) MUST_CHECK;
+enum err_code apply_balancer_note(struct apply *a) MUST_CHECK;
 
 /* What apply_operation_start would say, and nothing else. */
 enum err_code operation_check_start(struct apply *a) MUST_CHECK;

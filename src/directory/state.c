@@ -4,6 +4,7 @@
  * one of them. */
 #include "base/assert.h"
 #include "base/mem.h"
+#include "directory/balancer.h"
 #include "directory/budget_internal.h"
 
 #include <stdatomic.h>
@@ -319,6 +320,8 @@ struct dir_object *state_put(struct dir_view *s, struct dir_object *row)
         return duty_put(s, ROW(dir_duty, row));
     case DIR_KIND_PROPOSAL:
         return proposal_put(s, ROW(dir_proposal, row));
+    case DIR_KIND_BALANCER:
+        return ptree_put(&s->balancer, ptree_u64_key(DIR_BALANCER_ID, key), row);
     default:
         UNREACHABLE();
     }
@@ -343,7 +346,7 @@ struct dir_object *state_remove(struct dir_view *s, const struct dir_object *row
         return duty_remove(s, CONST_ROW(dir_duty, row));
     case DIR_KIND_PROPOSAL:
         return proposal_remove(s, CONST_ROW(dir_proposal, row));
-    default: /* a server's row stays for ever */
+    default: /* a server's row stays for ever, the balancer's too */
         UNREACHABLE();
     }
 }

@@ -304,6 +304,9 @@ static void write_row(struct store_writer *w,
     case DIR_KIND_PROPOSAL:
         write_proposal(w, row);
         break;
+    case DIR_KIND_BALANCER:
+        store_put_balancer(&w->conn, (const void *)row->after, &w->scratch);
+        break;
     case DIR_KIND_DEDUPE:
         write_dedupe(w, row);
         break;

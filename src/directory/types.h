@@ -64,7 +64,8 @@ enum dir_kind {
     DIR_KIND_BYTES, /* anything else that is only bytes, such as a test's value */
     DIR_KIND_MAP,   /* struct dir_map of view.h: not a row */
     DIR_KIND_DUTY,
-    DIR_KIND_PROPOSAL
+    DIR_KIND_PROPOSAL,
+    DIR_KIND_BALANCER
 };
 
 struct dir_object {

@@ -69,6 +69,7 @@ struct dir_view {
     struct ptree duties_by_node; /* node id, duty id -> dir_duty */
     struct ptree proposals;      /* id -> dir_proposal */
     struct ptree proposals_open; /* expires_ms, id -> dir_proposal: those that wait */
+    struct ptree balancer;       /* one row: directory/balancer.h */
     struct ptree dedupe;         /* principal NUL key -> dir_dedupe */
     struct ptree dedupe_by_age;  /* index of arrival -> dir_dedupe */
 };
