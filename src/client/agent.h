@@ -72,8 +72,9 @@ struct cadastre_agent {
     uint64_t session_revision; /* orders of the present session are read from here on */
     uint64_t lease_ms;
     uint64_t next_seq, seq_reserved;
-    uint64_t load_seq; /* of the last load report */
-    uint64_t ended;    /* a session whose end is to be told; 0: none */
+    uint64_t load_seq;           /* of the last load report */
+    uint64_t ended;              /* a session whose end is to be told; 0: none */
+    char leader[CL_URL_MAX + 1]; /* that took the last registration or heartbeat; "" */
     bool expired, tell_expired, tell_renewed;
     bool started, stopping;
     struct cl_sender senders[CL_SENDERS_MAX];

@@ -72,6 +72,14 @@ static char *registration(struct cadastre_agent *a)
     return text;
 }
 
+/* Holds the lock. Only a leader takes registrations and heartbeats. True: it is another one. */
+static bool note_leader(struct cadastre_agent *a, const struct cl_answer *answer)
+{
+    bool other = strcmp(a->leader, answer->server) != 0;
+    (void)snprintf(a->leader, sizeof a->leader, "%s", answer->server);
+    return other;
+}
+
 /* The session is stored before it counts: whoever starts here next must name it. */
 static bool
 begin_session(struct cadastre_agent *a, const struct cl_answer *answer, uint64_t first_ms)
@@ -98,6 +106,7 @@ begin_session(struct cadastre_agent *a, const struct cl_answer *answer, uint64_t
         a->session_revision = revision;
         a->lease_ms = lease_ms;
         a->expired = false;
+        (void)note_leader(a, answer);
         cl_until_set(&a->lease, first_ms + lease_ms);
         atomic_store(&a->session, session);
         (void)pthread_cond_broadcast(&a->changed);
@@ -167,8 +176,9 @@ static void renewed(struct cadastre_agent *a, uint64_t session, const struct cl_
             (void)pthread_cond_broadcast(&a->changed);
         }
     }
+    bool other = note_leader(a, answer);
     (void)pthread_mutex_unlock(&a->lock);
-    if (tell) {
+    if (tell || other) {
         cl_fetch_interrupt(a->order_fetch);
     }
 }

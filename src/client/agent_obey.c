@@ -453,9 +453,14 @@ static void read_orders(struct duty *d)
     char target[TARGET_MAX];
     struct cadastre_error e = {0};
     struct cl_answer answer;
+    char leader[CL_URL_MAX + 1];
     (void)pthread_mutex_lock(&a->lock);
     uint64_t least = d->since > a->session_revision ? d->since : a->session_revision;
+    (void)snprintf(leader, sizeof leader, "%s", a->leader);
     (void)pthread_mutex_unlock(&a->lock);
+    /* A follower learns of what is committed only with the leader's next message: through it, each
+     * stage of a move would begin that much later. */
+    cl_fetch_prefer(a->order_fetch, leader);
     uint64_t wait = d->first ? 0 : d->pending ? CL_PENDING_MS : CL_TASKS_WAIT_MS;
     (void)snprintf(target, sizeof target,
                    "/v1/nodes/%s/tasks?session=%" PRIu64 "&since=%" PRIu64 "&wait_ms=%" PRIu64

@@ -248,6 +248,17 @@ void cl_fetch_rotate(struct cl_fetch *f)
     f->current = (f->current + 1) % f->count;
 }
 
+void cl_fetch_prefer(struct cl_fetch *f, const char *origin)
+{
+    if (origin[0] != '\0') {
+        add_server(f, origin, false);
+    }
+    const struct server *s = find_server(f, origin);
+    if (s != NULL) {
+        f->current = (unsigned)(s - f->servers);
+    }
+}
+
 /* --- redirects --- */
 
 static void learn_members(struct cl_fetch *f, const char *server, uint64_t limit_ms)

@@ -94,6 +94,9 @@ uint64_t cl_fetch_failures(const struct cl_fetch *f);
 /* Not to begin with the present server next time: it is too far behind. */
 void cl_fetch_rotate(struct cl_fetch *f);
 
+/* To begin the next request with this member ("": whichever it is), unless it is avoided. */
+void cl_fetch_prefer(struct cl_fetch *f, const char *origin);
+
 /* In [0, n). */
 uint64_t cl_random_below(uint64_t n);
 /* 32 hex digits. */

@@ -16,7 +16,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent / "tools"), str(HERE.parent / "harness"), str(HERE)]
 from client import Driver, Mock, problem, wait_for  # noqa: E402  pylint: disable=wrong-import-position
-from cluster import BUILD, Cluster  # noqa: E402  pylint: disable=wrong-import-position
+from cluster import BUILD, Cluster, Unreachable, once  # noqa: E402  pylint: disable=wrong-import-position
 from tap import equal, main, test  # noqa: E402  pylint: disable=wrong-import-position
 
 NODE = "/v1/nodes/n1"
@@ -593,6 +593,29 @@ def keyspace(c, name, splits=("m",), **more):
 def routes_of(c, name):
     found = c.call("GET", f"/v1/keyspaces/{name}/map?consistency=linearizable").expect(200)["routes"]
     return [(name, r["partition"], r["epoch"]) for r in found if r["primary"]]
+
+
+def parked(server):
+    """Requests that wait at this server, or -1 when it is away."""
+    try:
+        text = once(server.url, "GET", "/metrics").raw.decode()
+    except Unreachable:
+        return -1
+    return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("cadastre_http_parked_requests "))
+
+
+@test
+def orders_are_awaited_at_the_leader():
+    """Followers learn of a commit only with the leader's next message."""
+    with Cluster(3) as c, Node(c, "n1") as n:
+        keyspace(c, "ks", ())
+        for _ in range(2):
+            wait_for(lambda: len(n.granted()) == 1, "the grant")
+            wait_for(lambda: [parked(s) for s in c.servers if s.id != c.leader().id] == [0, 0] and parked(c.leader()) == 1,
+                     "the agent to wait at the leader alone")
+            follower = next(s for s in c.servers if s.id != c.leader().id)
+            c.call("POST", "/v1/cluster/transfer-leadership", {"to": follower.id})
+            wait_for(lambda f=follower: c.leader().id == f.id, "the leader to change")
 
 
 @test
