@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cheapest relief: the primary's role goes to a copy in sync, and no byte is moved. The
+ * difference between a primary's load and another copy's goes with it. */
+#include "balancer/internal.h"
+
+static void role_vector(const struct bal_state *st, uint32_t p, uint64_t vector[BAL_RESOURCES])
+{
+    const struct bal_fleet *f = st->f;
+    for (unsigned r = 0; r < BAL_RESOURCES; r++) {
+        uint64_t load = f->load[(size_t)p * BAL_RESOURCES + r];
+        vector[r] = bal_less(load, bal_scale(load, f->follower[r]));
+    }
+}
+
+static enum bal_reason may_lead(const struct bal_state *st, uint32_t p, uint32_t copy)
+{
+    const struct bal_fleet *f = st->f;
+    uint16_t node = st->at[copy];
+    if ((f->copy_flags[copy] & BAL_COPY_INSYNC) == 0 ||
+        (f->copy_flags[copy] & BAL_COPY_LOST) != 0 || f->copy_to[copy] != BAL_NO_NODE) {
+        return BAL_REASON_NO_LIVE_COPY;
+    }
+    if (!st->takes[node] || f->node[node].stalled) {
+        return BAL_REASON_NODE_STATE;
+    }
+    if (f->rule[p] != 0 && (f->node[node].rules >> f->rule[p] & 1) == 0) {
+        return BAL_REASON_PLACEMENT_RULE;
+    }
+    return st->transfers[node] < st->s->transfers_per_node ? BAL_REASON_NONE
+                                                           : BAL_REASON_BUDGET_NODE;
+}
+
+/* The best copy to lead p, or BAL_NO_PARTITION. */
+static uint32_t
+successor(const struct bal_state *st, uint32_t p, struct bal_step *step, struct bal_verdict *ret)
+{
+    const struct bal_fleet *f = st->f;
+    uint32_t best = BAL_NO_PARTITION;
+    for (uint32_t c = bal_primary(f, p) + 1; c < f->copy_begin[p + 1]; c++) {
+        if (may_lead(st, p, c) != BAL_REASON_NONE ||
+            bal_returns(st, bal_primary(f, p), st->at[c])) {
+            continue;
+        }
+        step->to = st->at[c];
+        struct bal_verdict v = bal_judge(st, step);
+        if (v.reason == BAL_REASON_NONE && (best == BAL_NO_PARTITION || v.score > ret->score)) {
+            best = c;
+            *ret = v;
+        }
+    }
+    return best;
+}
+
+static void
+emit(struct bal_state *st, uint32_t p, const struct bal_step *step, const struct bal_verdict *v)
+{
+    const struct bal_fleet *f = st->f;
+    bool hot = step->class_of == DIR_CLASS_HOT;
+    struct bal_proposal made = {
+        .class_of = step->class_of,
+        .kind = BAL_TRANSFER,
+        .reason = hot ? BAL_REASON_HOT_NODE_URGENT : BAL_REASON_HOT_NODE,
+        .resource = step->resource,
+        .partition = f->id[p],
+        .version = f->version[p],
+        .from = f->node_id[step->from],
+        .to = f->node_id[step->to],
+        .from_level = st->level[step->from],
+        .to_level = st->level[step->to],
+        .load = step->vector[step->resource],
+        .benefit = v->benefit,
+        .threshold = BAL_ONE + st->plan->high,
+        .time_ms = step->time_ms,
+    };
+    bal_shift(st, step->from, step->to, step->vector);
+    st->taken[p] = 1;
+    st->transfers[step->from]++;
+    st->transfers[step->to]++;
+    made.from_after = st->level[step->from];
+    made.to_after = st->level[step->to];
+    bal_coldest_update(st, step->from, step->class_of);
+    bal_coldest_update(st, step->to, step->class_of);
+    (void)bal_propose(st, &made);
+}
+
+/* One transfer: the best of all whose primary is on the node. */
+static bool transfer_one(struct bal_state *st, uint16_t from, uint32_t class_of)
+{
+    const struct bal_fleet *f = st->f;
+    unsigned resource = bal_dominant(st, from);
+    bool urgent = bal_urgent(st, from);
+    struct bal_step best_step = {.copy = BAL_NO_PARTITION};
+    struct bal_verdict best = {0};
+    uint32_t best_p = BAL_NO_PARTITION, best_to = BAL_NO_PARTITION;
+    for (uint32_t i = f->held_begin[from]; i < f->held_begin[from + 1]; i++) {
+        uint32_t copy = f->held[i], p = f->copy_partition[copy];
+        if (copy != bal_primary(f, p) || f->copy_begin[p + 1] - copy < 2 || st->at[copy] != from ||
+            bal_movable(st, copy, resource, urgent) != BAL_REASON_NONE) {
+            continue;
+        }
+        struct bal_step step;
+        struct bal_verdict v = {0};
+        bal_step_of(st, copy, resource, class_of, &step);
+        role_vector(st, p, step.vector);
+        step.bytes = 0;
+        step.time_ms = 1000;
+        uint32_t to = successor(st, p, &step, &v);
+        if (to != BAL_NO_PARTITION && (best_p == BAL_NO_PARTITION || v.score > best.score)) {
+            step.to = st->at[to];
+            best_p = p;
+            best_to = to;
+            best = v;
+            best_step = step;
+        }
+    }
+    if (best_to == BAL_NO_PARTITION) {
+        return false;
+    }
+    emit(st, best_p, &best_step, &best);
+    return true;
+}
+
+void bal_transfer_roles(struct bal_state *st, uint16_t from, uint32_t class_of)
+{
+    while (st->level[from] > BAL_ONE + st->s->low &&
+           st->transfers[from] < st->s->transfers_per_node && transfer_one(st, from, class_of)) {
+    }
+}
