@@ -22,10 +22,9 @@ static uint32_t candidates(const struct bal_state *st,
     uint64_t loads[SWAP_CANDIDATES];
     uint32_t count = 0;
     for (uint32_t i = f->held_begin[node]; i < f->held_begin[node + 1]; i++) {
-        uint32_t copy = f->held[i];
-        enum bal_reason reason =
-            st->at[copy] == node ? bal_movable(st, copy, resource, false) : BAL_REASON_PLANNED;
-        uint64_t load = bal_copy_load(f, copy, resource);
+        const struct bal_held *h = &f->held[i];
+        enum bal_reason reason = bal_movable_held(st, h, node, resource, false);
+        uint64_t load = bal_held_load(f, h, resource);
         if (reason != BAL_REASON_NONE && (most || reason != BAL_REASON_TOO_SMALL)) {
             continue;
         }
@@ -39,7 +38,7 @@ static uint32_t candidates(const struct bal_state *st,
             out[at] = out[at - 1];
         }
         loads[at] = load;
-        out[at] = copy;
+        out[at] = h->copy;
     }
     return count;
 }
@@ -206,10 +205,11 @@ static bool fill_one(struct bal_state *st, uint16_t to)
     struct bal_step step, best_step = {0};
     struct bal_verdict best_verdict = {0};
     for (uint32_t k = f->held_begin[from]; k < f->held_begin[from + 1]; k++) {
-        uint32_t copy = f->held[k];
-        if (st->at[copy] != from || bal_copy_load(f, copy, resource) > room ||
-            bal_movable(st, copy, resource, false) != BAL_REASON_NONE ||
-            bal_may_hold(st, copy, to) != BAL_REASON_NONE || bal_returns(st, copy, to)) {
+        const struct bal_held *h = &f->held[k];
+        uint32_t copy = h->copy;
+        if (bal_movable_held(st, h, from, resource, false) != BAL_REASON_NONE ||
+            bal_held_load(f, h, resource) > room || bal_may_hold(st, copy, to) != BAL_REASON_NONE ||
+            bal_returns(st, copy, to)) {
             continue;
         }
         bal_step_of(st, copy, resource, class_of, &step);

@@ -406,31 +406,63 @@ static void resolve_next(struct bal_fleet *f)
     }
 }
 
+/* The copies of one partition, counted where they will be. */
+static void sum_partition(struct bal_fleet *f, uint32_t p)
+{
+    const uint64_t *load = &f->load[(size_t)p * BAL_RESOURCES];
+    uint64_t follower[BAL_RESOURCES];
+    uint32_t begin = f->copy_begin[p], end = f->copy_begin[p + 1];
+    for (unsigned r = 0; r < BAL_RESOURCES; r++) {
+        follower[r] = bal_scale(load[r], f->follower[r]);
+    }
+    for (uint32_t c = begin; c < end; c++) {
+        const uint64_t *mine = c == begin ? load : follower;
+        uint16_t at = bal_copy_at(f, c);
+        uint64_t *sum = &f->node_load[(size_t)at * BAL_RESOURCES];
+        for (unsigned r = 0; r < BAL_RESOURCES; r++) {
+            sum[r] += mine[r];
+        }
+        f->node_bytes[at] += mine[BAL_BYTES];
+        if (f->copy_to[c] != BAL_NO_NODE) {
+            f->node_bytes[f->copy_node[c]] += mine[BAL_BYTES];
+        }
+        f->held_begin[at + 1]++;
+        f->lost_count += (f->copy_flags[c] & BAL_COPY_LOST) != 0;
+    }
+    f->lost_count += end - begin < f->wanted[p];
+}
+
 static void sum_nodes(struct bal_fleet *f)
 {
     f->node_load = mem_zalloc((f->node_count + 1) * BAL_RESOURCES * sizeof *f->node_load);
     f->node_bytes = mem_zalloc((f->node_count + 1) * sizeof *f->node_bytes);
     f->held_begin = mem_zalloc((f->node_count + 2) * sizeof *f->held_begin);
-    f->held = mem_alloc((f->copy_count + 1) * sizeof *f->held);
-    for (uint32_t c = 0; c < f->copy_count; c++) {
-        uint16_t at = bal_copy_at(f, c);
-        uint64_t *sum = &f->node_load[(size_t)at * BAL_RESOURCES];
-        for (unsigned r = 0; r < BAL_RESOURCES; r++) {
-            sum[r] += bal_copy_load(f, c, r);
-        }
-        uint64_t bytes = bal_copy_load(f, c, BAL_BYTES);
-        f->node_bytes[at] += bytes;
-        f->node_bytes[f->copy_node[c]] += f->copy_to[c] != BAL_NO_NODE ? bytes : 0;
-        f->held_begin[at + 1]++;
+    f->held = mem_alloc(((size_t)f->copy_count + 1) * sizeof *f->held);
+    for (uint32_t p = 0; p < f->partition_count; p++) {
+        sum_partition(f, p);
     }
     for (uint32_t n = 0; n < f->node_count; n++) {
         f->held_begin[n + 1] += f->held_begin[n];
     }
     uint32_t *fill = mem_dup(f->held_begin, (f->node_count + 1) * sizeof *fill);
-    for (uint32_t c = 0; c < f->copy_count; c++) {
-        f->held[fill[bal_copy_at(f, c)]++] = c;
+    for (uint32_t p = 0; p < f->partition_count; p++) {
+        for (uint32_t c = f->copy_begin[p]; c < f->copy_begin[p + 1]; c++) {
+            f->held[fill[bal_copy_at(f, c)]++] =
+                (struct bal_held){c, p & (UINT32_MAX >> 1), c == f->copy_begin[p]};
+        }
     }
     mem_free(fill);
+}
+
+void bal_fleet_recount(struct bal_fleet *f)
+{
+    ASSERT(f->building == NULL);
+    mem_free(f->node_load);
+    mem_free(f->node_bytes);
+    mem_free(f->held_begin);
+    mem_free(f->held);
+    f->lost_count = 0;
+    sum_nodes(f);
 }
 
 static void collect_groups(struct bal_fleet *f)
@@ -511,34 +543,29 @@ uint16_t bal_fleet_node(const struct bal_fleet *f, uint64_t id)
     return at == BAL_NO_PARTITION ? BAL_NO_NODE : (uint16_t)at;
 }
 
-/* Adds a copy's load to, or takes it from, the sums of where it is and will be. */
-static void account(struct bal_fleet *f, uint32_t c, bool add)
-{
-    uint16_t at = bal_copy_at(f, c);
-    uint64_t *sum = &f->node_load[(size_t)at * BAL_RESOURCES];
-    uint64_t bytes = bal_copy_load(f, c, BAL_BYTES);
-    for (unsigned r = 0; r < BAL_RESOURCES; r++) {
-        uint64_t l = bal_copy_load(f, c, r);
-        sum[r] = add ? sum[r] + l : sum[r] - l;
-    }
-    f->node_bytes[at] = add ? f->node_bytes[at] + bytes : f->node_bytes[at] - bytes;
-    if (f->copy_to[c] != BAL_NO_NODE) {
-        uint64_t *left = &f->node_bytes[f->copy_node[c]];
-        *left = add ? *left + bytes : *left - bytes;
-    }
-}
-
 void bal_fleet_set_load(struct bal_fleet *f, uint32_t p, const uint64_t load[BAL_RESOURCES])
 {
     ASSERT(f->building == NULL && p < f->partition_count);
-    for (uint32_t c = f->copy_begin[p]; c < f->copy_begin[p + 1]; c++) {
-        account(f, c, false);
-    }
+    uint64_t more[2][BAL_RESOURCES]; /* for the primary and the others; wraps where it is less */
+    uint64_t *old = &f->load[(size_t)p * BAL_RESOURCES];
+    uint32_t begin = f->copy_begin[p], end = f->copy_begin[p + 1];
     for (unsigned r = 0; r < BAL_RESOURCES; r++) {
-        f->load[(size_t)p * BAL_RESOURCES + r] = bal_min(load[r], BAL_LOAD_MAX);
+        uint64_t now = bal_min(load[r], BAL_LOAD_MAX);
+        more[0][r] = now - old[r];
+        more[1][r] = bal_scale(now, f->follower[r]) - bal_scale(old[r], f->follower[r]);
+        old[r] = now;
     }
-    for (uint32_t c = f->copy_begin[p]; c < f->copy_begin[p + 1]; c++) {
-        account(f, c, true);
+    for (uint32_t c = begin; c < end; c++) {
+        const uint64_t *mine = more[c != begin];
+        uint16_t at = bal_copy_at(f, c);
+        uint64_t *sum = &f->node_load[(size_t)at * BAL_RESOURCES];
+        for (unsigned r = 0; r < BAL_RESOURCES; r++) {
+            sum[r] += mine[r];
+        }
+        f->node_bytes[at] += mine[BAL_BYTES];
+        if (f->copy_to[c] != BAL_NO_NODE) {
+            f->node_bytes[f->copy_node[c]] += mine[BAL_BYTES];
+        }
     }
 }
 

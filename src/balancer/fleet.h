@@ -102,6 +102,13 @@ struct bal_partition_spec {
     struct bal_hint hint;
 };
 
+/* One entry of the lists of copies by node. */
+struct bal_held {
+    uint32_t copy;
+    uint32_t partition : 31;
+    uint32_t primary : 1;
+};
+
 struct bal_hint_at {
     uint32_t partition;
     struct bal_hint hint;
@@ -126,10 +133,11 @@ struct bal_fleet {
     uint8_t *copy_flags;           /* enum bal_copy_flag */
     uint32_t *copy_partition;
 
-    uint64_t *node_load;  /* predicted: what is under way counts at its destination only */
-    uint64_t *node_bytes; /* stored: what is under way counts at both ends */
-    uint32_t *held_begin,
-        *held; /* copies by node, where they will be: node_count + 1, copy_count */
+    uint64_t *node_load;   /* predicted: what is under way counts at its destination only */
+    uint64_t *node_bytes;  /* stored: what is under way counts at both ends */
+    uint32_t *held_begin;  /* node_count + 1 */
+    struct bal_held *held; /* copies by node, where they will be */
+    uint32_t lost_count;   /* copies that are lost or missing, apart from those on dead nodes */
     uint32_t *grouped, grouped_count; /* partitions with a group, by group and id */
     struct bal_hint_at *hints;
     uint32_t hint_count;
@@ -161,6 +169,10 @@ uint16_t bal_fleet_node(const struct bal_fleet *f, uint64_t id);
 /* Of a sealed fleet: another measurement. Values above BAL_LOAD_MAX count as that. */
 void bal_fleet_set_load(struct bal_fleet *f, uint32_t p, const uint64_t load[BAL_RESOURCES]);
 
+/* Of a sealed fleet: sums and lists anew, after copy_node, copy_to or flags were changed in place.
+ */
+void bal_fleet_recount(struct bal_fleet *f);
+
 /* NULL when there is none. */
 const struct bal_hint *bal_fleet_hint(const struct bal_fleet *f, uint32_t p);
 
@@ -170,6 +182,13 @@ static inline uint64_t bal_copy_load(const struct bal_fleet *f, uint32_t c, unsi
     uint32_t p = f->copy_partition[c];
     uint64_t l = f->load[(size_t)p * BAL_RESOURCES + r];
     return c == f->copy_begin[p] ? l : bal_scale(l, f->follower[r]);
+}
+
+static inline uint64_t
+bal_held_load(const struct bal_fleet *f, const struct bal_held *h, unsigned r)
+{
+    uint64_t l = f->load[(size_t)h->partition * BAL_RESOURCES + r];
+    return h->primary ? l : bal_scale(l, f->follower[r]);
 }
 
 /* Where copy c will be when what is under way has ended. */

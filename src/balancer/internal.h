@@ -42,7 +42,7 @@ struct bal_state {
     bal_q32 *level;                   /* node: the highest of its resources */
     uint8_t *takes;                   /* node: may be a destination at all */
     uint16_t *at;                     /* copy: predicted node */
-    uint8_t *taken;                   /* partition: is in this plan */
+    uint8_t *bar;                     /* partition: enum bal_reason why it stays where it is */
     uint64_t split_at[BAL_RESOURCES]; /* load from which a partition is split; 0: never */
 
     struct bal_usage *in, *out, *rack, *zone, *device;
@@ -112,6 +112,8 @@ uint32_t
 bal_coldest_of(struct bal_state *st, const struct bal_step *step, uint16_t out[BAL_COLD_MAX]);
 
 /* rules.c: what is never broken. */
+void bal_bars_open(struct bal_state *st);
+void bal_take(struct bal_state *st, uint32_t p);
 enum bal_reason bal_partition_free(const struct bal_state *st, uint32_t p);
 /* `copy`: the one that goes there, BAL_NO_PARTITION for one more. */
 enum bal_reason bal_may_join(const struct bal_state *st, uint32_t p, uint32_t copy, uint16_t node);
@@ -150,6 +152,11 @@ bool bal_swap_one(struct bal_state *st, uint16_t from, uint32_t class_of);
 void bal_transfer_roles(struct bal_state *st, uint16_t from, uint32_t class_of);
 
 /* relieve.c, shared with explain: may the copy be taken from this node for balance? */
+enum bal_reason bal_movable_held(const struct bal_state *st,
+                                 const struct bal_held *h,
+                                 uint16_t node,
+                                 unsigned resource,
+                                 bool urgent);
 enum bal_reason
 bal_movable(const struct bal_state *st, uint32_t copy, unsigned resource, bool urgent);
 enum bal_reason bal_source(const struct bal_state *st, uint16_t node);

@@ -111,8 +111,8 @@ static bool co_locate(struct bal_state *st, uint32_t p, uint32_t q)
     }
     struct bal_verdict v = {0};
     bal_emit(st, &step, &v, BAL_REASON_CO_LOCATE);
-    st->taken[p] = 1;
-    st->taken[q] = 1;
+    bal_take(st, p);
+    bal_take(st, q);
     return true;
 }
 
@@ -132,8 +132,8 @@ void bal_merge_cold(struct bal_state *st, const uint32_t *cold, uint32_t count)
             continue;
         }
         merges++;
-        st->taken[p] = 1;
-        st->taken[q] = 1;
+        bal_take(st, p);
+        bal_take(st, q);
         (void)bal_propose(st, &(struct bal_proposal){.class_of = DIR_CLASS_MERGE,
                                                      .kind = BAL_MERGE,
                                                      .reason = BAL_REASON_COLD_NEIGHBOURS,

@@ -164,7 +164,7 @@ static void replace(struct bal_state *st, const struct lost *l, uint64_t mean_qu
         st->at[l->copy] = to;
     }
     load_onto(st, to, vector);
-    st->taken[p] = 1;
+    bal_take(st, p);
     made.to_after = st->level[to];
     made.from_after = made.from_level;
     st->plan->recovery_waiting++;
@@ -182,13 +182,23 @@ static bool under_way(const struct bal_state *st)
     return false;
 }
 
+static bool any_lost(const struct bal_state *st)
+{
+    bool lost = st->f->lost_count > 0;
+    for (uint16_t n = 0; n < st->f->node_count && !lost; n++) {
+        lost = st->f->node[n].state == BAL_DEAD;
+    }
+    return lost;
+}
+
 void bal_recover(struct bal_state *st)
 {
     const struct bal_fleet *f = st->f;
     struct lost *lost = NULL, one;
     uint32_t count = 0, room = 0;
     uint64_t bytes = 0;
-    for (uint32_t p = 0; p < f->partition_count; p++) {
+    uint32_t search = any_lost(st) ? f->partition_count : 0;
+    for (uint32_t p = 0; p < search; p++) {
         if (f->copy_begin[p] == f->copy_begin[p + 1] ||
             bal_partition_free(st, p) != BAL_REASON_NONE || !find_lost(st, p, &one)) {
             continue;
@@ -273,7 +283,7 @@ static void evacuate_node(struct bal_state *st, uint16_t node)
     const struct bal_fleet *f = st->f;
     uint32_t failed = 0;
     for (uint32_t i = f->held_begin[node]; i < f->held_begin[node + 1]; i++) {
-        uint32_t copy = f->held[i], before = st->plan->proposal_count;
+        uint32_t copy = f->held[i].copy, before = st->plan->proposal_count;
         if (st->at[copy] != node || (f->copy_flags[copy] & BAL_COPY_LOST) != 0 ||
             bal_partition_free(st, f->copy_partition[copy]) != BAL_REASON_NONE) {
             continue;
@@ -294,7 +304,8 @@ void bal_evacuate(struct bal_state *st)
             bal_partition_free(st, p) != BAL_REASON_NONE) {
             continue;
         }
-        for (uint32_t c = f->copy_begin[p]; c < f->copy_begin[p + 1] && !st->taken[p]; c++) {
+        for (uint32_t c = f->copy_begin[p];
+             c < f->copy_begin[p + 1] && st->bar[p] != BAL_REASON_PLANNED; c++) {
             if (!dead(st, c) && bal_placed(st, c) != BAL_REASON_NONE) {
                 evacuate(st, c, BAL_REASON_MISPLACED, DIR_CLASS_CONSTRAINT);
             }

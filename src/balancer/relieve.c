@@ -7,6 +7,8 @@
 
 #include <stdlib.h>
 
+enum { SWAPS_MAX = 4 }; /* off one node in a round */
+
 struct candidate {
     uint64_t key; /* at most what the step can score */
     uint32_t copy;
@@ -16,6 +18,7 @@ struct candidate {
 struct candidates {
     struct candidate *heap;
     uint32_t count;
+    bool gathered;
 };
 
 bool bal_urgent(const struct bal_state *st, uint16_t node)
@@ -53,35 +56,40 @@ enum bal_reason bal_source(const struct bal_state *st, uint16_t node)
     return cooling ? BAL_REASON_ROLE_COOLDOWN : BAL_REASON_NONE;
 }
 
+enum bal_reason bal_movable_held(const struct bal_state *st,
+                                 const struct bal_held *h,
+                                 uint16_t node,
+                                 unsigned resource,
+                                 bool urgent)
+{
+    const struct bal_fleet *f = st->f;
+    uint32_t p = h->partition;
+    enum bal_reason bar = st->bar[p];
+    if (bar == BAL_REASON_RESIDENCE && urgent &&
+        bal_less(st->now, f->moved_ms[p]) >= st->s->residence_urgent_ms) {
+        bar = (f->flags[p] & BAL_ONE_KEY) != 0 ? BAL_REASON_UNSPLITTABLE : BAL_REASON_NONE;
+    }
+    uint64_t share = st->share[bal_cell(node, resource)];
+    uint64_t load = bal_held_load(f, h, resource);
+    if (bar == BAL_REASON_UNSPLITTABLE && load <= bal_scale(share, st->s->pin_share)) {
+        bar = BAL_REASON_NONE;
+    }
+    if (bar != BAL_REASON_NONE) {
+        return bar;
+    }
+    if (f->lost_count > 0 && (f->copy_flags[h->copy] & BAL_COPY_LOST) != 0) {
+        return BAL_REASON_STALE;
+    }
+    return load == 0 || load < bal_scale(share, st->s->piece_min) ? BAL_REASON_TOO_SMALL
+                                                                  : BAL_REASON_NONE;
+}
+
 enum bal_reason
 bal_movable(const struct bal_state *st, uint32_t copy, unsigned resource, bool urgent)
 {
-    const struct bal_fleet *f = st->f;
-    uint32_t p = f->copy_partition[copy];
-    uint16_t node = st->at[copy], flags = f->flags[p];
-    enum bal_reason reason = bal_partition_free(st, p);
-    if (reason != BAL_REASON_NONE) {
-        return reason;
-    }
-    if ((flags & BAL_PINNED) != 0) {
-        return BAL_REASON_PINNED;
-    }
-    if ((flags & BAL_STALE) != 0 || (f->copy_flags[copy] & BAL_COPY_LOST) != 0) {
-        return BAL_REASON_STALE;
-    }
-    uint64_t residence = urgent ? st->s->residence_urgent_ms : st->s->residence_ms;
-    if (f->moved_ms[p] != 0 && bal_less(st->now, f->moved_ms[p]) < residence) {
-        return BAL_REASON_RESIDENCE;
-    }
-    uint64_t load = bal_copy_load(f, copy, resource);
-    uint64_t share = st->share[bal_cell(node, resource)];
-    if (load == 0 || load < bal_scale(share, st->s->piece_min)) {
-        return BAL_REASON_TOO_SMALL;
-    }
-    if ((flags & BAL_ONE_KEY) != 0 && load > bal_scale(share, st->s->pin_share)) {
-        return BAL_REASON_UNSPLITTABLE;
-    }
-    return BAL_REASON_NONE;
+    uint32_t p = st->f->copy_partition[copy];
+    struct bal_held h = {copy, p & (UINT32_MAX >> 1), copy == bal_primary(st->f, p)};
+    return bal_movable_held(st, &h, st->at[copy], resource, urgent);
 }
 
 void bal_step_of(const struct bal_state *st,
@@ -142,16 +150,14 @@ gather(const struct bal_state *st, uint16_t node, unsigned resource, struct cand
     const struct bal_fleet *f = st->f;
     bool urgent = bal_urgent(st, node);
     c->count = 0;
+    c->gathered = true;
     for (uint32_t i = f->held_begin[node]; i < f->held_begin[node + 1]; i++) {
-        uint32_t copy = f->held[i];
-        if (st->at[copy] != node) {
-            continue;
-        }
-        enum bal_reason reason = bal_movable(st, copy, resource, urgent);
+        const struct bal_held *h = &f->held[i];
+        enum bal_reason reason = bal_movable_held(st, h, node, resource, urgent);
         if (reason == BAL_REASON_NONE) {
-            uint64_t time = bal_copy_time(st, bal_copy_load(f, copy, BAL_BYTES));
+            uint64_t time = bal_copy_time(st, bal_held_load(f, h, BAL_BYTES));
             c->heap[c->count++] =
-                (struct candidate){(bal_copy_load(f, copy, resource) << 20) / time, copy};
+                (struct candidate){(bal_held_load(f, h, resource) << 20) / time, h->copy};
         } else {
             st->plan->rejected[reason]++;
         }
@@ -265,6 +271,9 @@ static bool choose(struct bal_state *st,
            (!best->found || c->heap[0].key >= best->verdict.score)) {
         struct candidate one = pop(c);
         struct bal_step step;
+        if (bal_partition_free(st, st->f->copy_partition[one.copy]) != BAL_REASON_NONE) {
+            continue; /* went for the sake of another resource */
+        }
         bal_step_of(st, one.copy, like->resource, like->class_of, &step);
         struct bal_verdict v = place(st, &step);
         if (v.reason != BAL_REASON_NONE) {
@@ -294,10 +303,13 @@ static enum bal_reason exhausted(const struct bal_state *st, uint16_t node, uint
 static void relieve_node(struct bal_state *st,
                          uint16_t node,
                          uint32_t class_of,
-                         struct candidates *c,
+                         struct candidates *lists,
                          struct candidate *seen)
 {
-    unsigned gathered = BAL_RESOURCES;
+    unsigned swaps = 0;
+    for (unsigned r = 0; r < BAL_RESOURCES; r++) {
+        lists[r].gathered = false;
+    }
     bal_transfer_roles(st, node, class_of);
     while (st->level[node] > BAL_ONE + st->s->low) {
         struct bal_step like = {.resource = (uint8_t)bal_dominant(st, node), .class_of = class_of};
@@ -307,14 +319,14 @@ static void relieve_node(struct bal_state *st,
             bal_reject(st, BAL_NO_PARTITION, node, reason);
             return;
         }
-        if (like.resource != gathered) {
+        struct candidates *c = &lists[like.resource];
+        if (!c->gathered) {
             gather(st, node, like.resource, c);
-            gathered = like.resource;
         }
         if (choose(st, c, seen, &like, &best)) {
             bal_emit(st, &best.step, &best.verdict,
                      class_of == DIR_CLASS_HOT ? BAL_REASON_HOT_NODE_URGENT : BAL_REASON_HOT_NODE);
-        } else if (!bal_swap_one(st, node, class_of)) {
+        } else if (swaps++ == SWAPS_MAX || !bal_swap_one(st, node, class_of)) {
             bal_reject(st, BAL_NO_PARTITION, node, BAL_REASON_NO_CANDIDATE);
             return;
         }
@@ -352,14 +364,19 @@ static void relieve_class(struct bal_state *st, struct source *sources, uint32_t
         return;
     }
     qsort(sources, count, sizeof *sources, by_level);
-    struct candidates c = {mem_alloc(most * sizeof *c.heap), 0};
+    struct candidates lists[BAL_RESOURCES];
+    for (unsigned r = 0; r < BAL_RESOURCES; r++) {
+        lists[r] = (struct candidates){mem_alloc(most * sizeof *lists[r].heap), 0, false};
+    }
     struct candidate *seen = mem_alloc(most * sizeof *seen);
     bal_coldest_fill(st, class_of);
     for (uint32_t i = 0; i < count; i++) {
-        relieve_node(st, sources[i].node, class_of, &c, seen);
+        relieve_node(st, sources[i].node, class_of, lists, seen);
     }
     mem_free(seen);
-    mem_free(c.heap);
+    for (unsigned r = 0; r < BAL_RESOURCES; r++) {
+        mem_free(lists[r].heap);
+    }
 }
 
 void bal_relieve(struct bal_state *st)

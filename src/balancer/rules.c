@@ -2,16 +2,45 @@
 /* Hard eligibility: asked before anything is scored, the same for every class. */
 #include "balancer/internal.h"
 
-enum bal_reason bal_partition_free(const struct bal_state *st, uint32_t p)
+#include "base/mem.h"
+
+static enum bal_reason bar_of(const struct bal_state *st, uint32_t p)
 {
     uint16_t flags = st->f->flags[p];
-    if (st->taken[p]) {
-        return BAL_REASON_PLANNED;
+    uint64_t moved = st->f->moved_ms[p];
+    if (flags == 0 && moved == 0) {
+        return BAL_REASON_NONE;
     }
-    if ((flags & BAL_BUSY) != 0) {
-        return BAL_REASON_BUSY;
+    return (flags & BAL_BUSY) != 0                                        ? BAL_REASON_BUSY
+           : (flags & BAL_QUARANTINED) != 0                               ? BAL_REASON_QUARANTINED
+           : (flags & BAL_PINNED) != 0                                    ? BAL_REASON_PINNED
+           : (flags & BAL_STALE) != 0                                     ? BAL_REASON_STALE
+           : moved != 0 && bal_less(st->now, moved) < st->s->residence_ms ? BAL_REASON_RESIDENCE
+           : (flags & BAL_ONE_KEY) != 0                                   ? BAL_REASON_UNSPLITTABLE
+                                                                          : BAL_REASON_NONE;
+}
+
+/* In one pass: what asks about copies of a node jumps about, and one byte each stays in the cache.
+ */
+void bal_bars_open(struct bal_state *st)
+{
+    st->bar = mem_alloc((size_t)st->f->partition_count + 1);
+    for (uint32_t p = 0; p < st->f->partition_count; p++) {
+        st->bar[p] = (uint8_t)bar_of(st, p);
     }
-    return (flags & BAL_QUARANTINED) != 0 ? BAL_REASON_QUARANTINED : BAL_REASON_NONE;
+}
+
+void bal_take(struct bal_state *st, uint32_t p)
+{
+    st->bar[p] = BAL_REASON_PLANNED;
+}
+
+enum bal_reason bal_partition_free(const struct bal_state *st, uint32_t p)
+{
+    uint8_t bar = st->bar[p];
+    bool held =
+        bar == BAL_REASON_PLANNED || bar == BAL_REASON_BUSY || bar == BAL_REASON_QUARANTINED;
+    return held ? (enum bal_reason)bar : BAL_REASON_NONE;
 }
 
 static bool same(const uint16_t *domain, uint16_t a, uint16_t b)

@@ -176,7 +176,7 @@ void bal_split_hot(struct bal_state *st, struct bal_hot *hot, uint32_t count)
             continue;
         }
         if (made.kind == BAL_SPLIT) {
-            st->taken[p] = 1;
+            bal_take(st, p);
             splits++;
         }
         (void)bal_propose(st, &made);

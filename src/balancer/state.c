@@ -76,7 +76,7 @@ void bal_state_open(struct bal_state *st)
     st->level = mem_zalloc(nodes * sizeof *st->level);
     st->takes = mem_zalloc(nodes);
     st->transfers = mem_zalloc(nodes * sizeof *st->transfers);
-    st->taken = mem_zalloc((size_t)f->partition_count + 1);
+    bal_bars_open(st);
     st->at = mem_alloc(((size_t)f->copy_count + 1) * sizeof *st->at);
     for (uint32_t c = 0; c < f->copy_count; c++) {
         st->at[c] = bal_copy_at(f, c);
@@ -106,7 +106,7 @@ void bal_state_close(struct bal_state *st)
     mem_free(st->level);
     mem_free(st->takes);
     mem_free(st->transfers);
-    mem_free(st->taken);
+    mem_free(st->bar);
     mem_free(st->at);
     mem_free(st->in);
     mem_free(st->out);
@@ -188,7 +188,7 @@ void bal_relocate(struct bal_state *st, uint32_t copy, uint16_t to)
     st->bytes[to] += vector[BAL_BYTES];
     st->queued[to] += vector[BAL_BYTES];
     st->at[copy] = to;
-    st->taken[st->f->copy_partition[copy]] = 1;
+    bal_take(st, st->f->copy_partition[copy]);
 }
 
 struct bal_proposal *bal_propose(struct bal_state *st, const struct bal_proposal *p)

@@ -73,7 +73,7 @@ emit(struct bal_state *st, uint32_t p, const struct bal_step *step, const struct
         .time_ms = step->time_ms,
     };
     bal_shift(st, step->from, step->to, step->vector);
-    st->taken[p] = 1;
+    bal_take(st, p);
     st->transfers[step->from]++;
     st->transfers[step->to]++;
     made.from_after = st->level[step->from];
@@ -93,9 +93,10 @@ static bool transfer_one(struct bal_state *st, uint16_t from, uint32_t class_of)
     struct bal_verdict best = {0};
     uint32_t best_p = BAL_NO_PARTITION, best_to = BAL_NO_PARTITION;
     for (uint32_t i = f->held_begin[from]; i < f->held_begin[from + 1]; i++) {
-        uint32_t copy = f->held[i], p = f->copy_partition[copy];
-        if (copy != bal_primary(f, p) || f->copy_begin[p + 1] - copy < 2 || st->at[copy] != from ||
-            bal_movable(st, copy, resource, urgent) != BAL_REASON_NONE) {
+        const struct bal_held *h = &f->held[i];
+        uint32_t copy = h->copy, p = h->partition;
+        if (!h->primary || bal_movable_held(st, h, from, resource, urgent) != BAL_REASON_NONE ||
+            f->copy_begin[p + 1] - copy < 2) {
             continue;
         }
         struct bal_step step;
