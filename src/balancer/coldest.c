@@ -31,9 +31,6 @@ void bal_coldest_open(struct bal_state *st)
     }
     t->tree = mem_alloc((size_t)t->zones * 2 * t->leaves * sizeof *t->tree);
     t->leaf_node = mem_zalloc((size_t)t->zones * t->leaves * sizeof *t->leaf_node);
-    t->list = mem_alloc(t->zones * sizeof *t->list);
-    t->listed = mem_zalloc(t->zones);
-    t->fresh = mem_zalloc(t->zones * sizeof *t->fresh);
     for (uint16_t n = 0; n < f->node_count; n++) {
         t->leaf_node[(size_t)zone_of(st, n) * t->leaves + t->leaf_of[n]] = n;
     }
@@ -44,9 +41,6 @@ void bal_coldest_close(struct bal_state *st)
     mem_free(st->cold.tree);
     mem_free(st->cold.leaf_node);
     mem_free(st->cold.leaf_of);
-    mem_free(st->cold.list);
-    mem_free(st->cold.listed);
-    mem_free(st->cold.fresh);
 }
 
 /* Nodes at the low mark already, and full ones, are not asked. */
@@ -82,7 +76,6 @@ void bal_coldest_fill(struct bal_state *st, uint32_t class_of)
         for (uint32_t i = t->leaves - 1; i > 0; i--) {
             tree[i] = bal_min(tree[2 * i], tree[2 * i + 1]);
         }
-        t->fresh[z] = false;
     }
 }
 
@@ -90,30 +83,6 @@ void bal_coldest_update(struct bal_state *st, uint16_t node, uint32_t class_of)
 {
     uint32_t zone = zone_of(st, node);
     set_key(&st->cold, zone, st->cold.leaf_of[node], key_of(st, node, class_of));
-    st->cold.fresh[zone] = false;
-}
-
-/* The first BAL_COLD_MAX of a zone, by taking the minimum out until then, and putting all back. */
-static void list_zone(struct bal_coldest *t, uint32_t zone)
-{
-    uint64_t *tree = t->tree + (size_t)zone * 2 * t->leaves, keys[BAL_COLD_MAX];
-    uint32_t leaves[BAL_COLD_MAX], count = 0;
-    while (count < BAL_COLD_MAX && tree[1] != BAL_SATURATED) {
-        uint32_t i = 1;
-        while (i < t->leaves) {
-            i = tree[2 * i] <= tree[2 * i + 1] ? 2 * i : 2 * i + 1;
-        }
-        keys[count] = tree[i];
-        leaves[count] = i - t->leaves;
-        t->list[zone][count] = t->leaf_node[(size_t)zone * t->leaves + leaves[count]];
-        set_key(t, zone, leaves[count], BAL_SATURATED);
-        count++;
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        set_key(t, zone, leaves[i], keys[i]);
-    }
-    t->listed[zone] = (uint8_t)count;
-    t->fresh[zone] = true;
 }
 
 /* A zone where another copy is, or will be, when the copies are to lie in different ones. */
@@ -131,36 +100,60 @@ static uint64_t forbidden_zones(const struct bal_state *st, uint32_t copy)
     return zones;
 }
 
-uint32_t
-bal_coldest_of(struct bal_state *st, const struct bal_step *step, uint16_t out[BAL_COLD_MAX])
+void bal_walk_begin(const struct bal_state *st, const struct bal_step *step, struct bal_walk *w)
 {
-    struct bal_coldest *t = &st->cold;
-    uint8_t next[BAL_ZONES_MAX + 1] = {0};
-    uint64_t forbidden = forbidden_zones(st, step->copy);
-    uint32_t count = 0;
-    while (count < st->s->destinations) {
-        uint32_t best = t->zones;
-        for (uint32_t z = 0; z < t->zones; z++) {
-            if (z < BAL_ZONES_MAX && (forbidden >> z & 1) != 0) {
-                continue;
-            }
-            if (!t->fresh[z]) {
-                list_zone(t, z);
-            }
-            if (next[z] < t->listed[z] &&
-                (best == t->zones ||
-                 st->level[t->list[z][next[z]]] < st->level[t->list[best][next[best]]])) {
-                best = z;
-            }
-        }
-        if (best == t->zones) {
-            break;
-        }
-        uint16_t node = t->list[best][next[best]++];
-        if (node != step->from && bal_may_hold(st, step->copy, node) == BAL_REASON_NONE &&
-            bal_budget(st, step->from, node, step->class_of) == BAL_REASON_NONE) {
-            out[count++] = node;
+    w->forbidden = forbidden_zones(st, step->copy);
+    w->count = 0;
+    w->offered = 0;
+}
+
+/* Takes the coldest of all allowed zones out of its tree. */
+static bool take_coldest(struct bal_coldest *t, struct bal_walk *w)
+{
+    uint64_t least = BAL_SATURATED;
+    uint32_t zone = 0;
+    for (uint32_t z = 0; z < t->zones; z++) {
+        uint64_t key = t->tree[(size_t)z * 2 * t->leaves + 1];
+        if (key < least && (z >= BAL_ZONES_MAX || (w->forbidden >> z & 1) == 0)) {
+            least = key;
+            zone = z;
         }
     }
-    return count;
+    if (least == BAL_SATURATED || w->count == BAL_WALK_MAX) {
+        return false;
+    }
+    const uint64_t *tree = t->tree + (size_t)zone * 2 * t->leaves;
+    uint32_t i = 1;
+    while (i < t->leaves) {
+        i = tree[2 * i] <= tree[2 * i + 1] ? 2 * i : 2 * i + 1;
+    }
+    w->key[w->count] = least;
+    w->node[w->count++] = t->leaf_node[(size_t)zone * t->leaves + i - t->leaves];
+    set_key(t, zone, i - t->leaves, BAL_SATURATED);
+    return true;
+}
+
+bool bal_walk_next(struct bal_state *st,
+                   const struct bal_step *step,
+                   struct bal_walk *w,
+                   uint16_t *ret_node)
+{
+    while (w->offered < st->s->destinations && take_coldest(&st->cold, w)) {
+        uint16_t node = w->node[w->count - 1];
+        if (node != step->from && bal_may_hold(st, step->copy, node) == BAL_REASON_NONE &&
+            bal_budget(st, step->from, node, step->class_of) == BAL_REASON_NONE) {
+            w->offered++;
+            *ret_node = node;
+            return true;
+        }
+    }
+    return false;
+}
+
+void bal_walk_end(struct bal_state *st, struct bal_walk *w)
+{
+    while (w->count > 0) {
+        uint16_t node = w->node[--w->count];
+        set_key(&st->cold, zone_of(st, node), st->cold.leaf_of[node], w->key[w->count]);
+    }
 }

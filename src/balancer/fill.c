@@ -150,11 +150,17 @@ bool bal_swap_one(struct bal_state *st, uint16_t from, uint32_t class_of)
     if (count == 0 || excess == 0 || bal_tokens(st, class_of, 2) != BAL_REASON_NONE) {
         return false;
     }
-    uint16_t nodes[BAL_COLD_MAX];
+    uint16_t nodes[SWAP_NODES];
+    uint32_t cold = 0;
+    struct bal_walk walk;
     struct bal_step like = {.copy = mine[0], .from = from, .class_of = class_of};
-    uint32_t cold = bal_coldest_of(st, &like, nodes);
+    bal_walk_begin(st, &like, &walk);
+    while (cold < SWAP_NODES && bal_walk_next(st, &like, &walk, &nodes[cold])) {
+        cold++;
+    }
+    bal_walk_end(st, &walk);
     struct exchange best = {0};
-    for (uint32_t k = 0; k < cold && k < SWAP_NODES; k++) {
+    for (uint32_t k = 0; k < cold; k++) {
         if (!both_ways_free(st, from, nodes[k], class_of)) {
             continue;
         }

@@ -428,6 +428,7 @@ static void sum_partition(struct bal_fleet *f, uint32_t p)
         }
         f->held_begin[at + 1]++;
         f->lost_count += (f->copy_flags[c] & BAL_COPY_LOST) != 0;
+        f->insync_count += c != begin && (f->copy_flags[c] & BAL_COPY_INSYNC) != 0;
     }
     f->lost_count += end - begin < f->wanted[p];
 }
@@ -462,6 +463,7 @@ void bal_fleet_recount(struct bal_fleet *f)
     mem_free(f->held_begin);
     mem_free(f->held);
     f->lost_count = 0;
+    f->insync_count = 0;
     sum_nodes(f);
 }
 

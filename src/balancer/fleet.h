@@ -137,6 +137,7 @@ struct bal_fleet {
     uint64_t *node_bytes;  /* stored: what is under way counts at both ends */
     uint32_t *held_begin;  /* node_count + 1 */
     struct bal_held *held; /* copies by node, where they will be */
+    uint32_t insync_count; /* copies that may become primary */
     uint32_t lost_count;   /* copies that are lost or missing, apart from those on dead nodes */
     uint32_t *grouped, grouped_count; /* partitions with a group, by group and id */
     struct bal_hint_at *hints;

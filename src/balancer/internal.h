@@ -5,7 +5,7 @@
 
 #include "balancer/plan.h"
 
-enum { BAL_COLD_MAX = 8 };
+enum { BAL_WALK_MAX = 24 };
 
 /* Copies under way at one place. */
 struct bal_usage {
@@ -19,9 +19,14 @@ struct bal_coldest {
     uint64_t *tree;         /* of each zone 2 * leaves */
     uint16_t *leaf_node;    /* of each zone `leaves` */
     uint32_t *leaf_of;      /* by node */
-    uint16_t (*list)[BAL_COLD_MAX];
-    uint8_t *listed;
-    bool *fresh; /* list is up to date */
+};
+
+/* A way through the coldest nodes: those asked are out of the trees until it ends. */
+struct bal_walk {
+    uint64_t forbidden; /* zones */
+    uint64_t key[BAL_WALK_MAX];
+    uint16_t node[BAL_WALK_MAX];
+    uint32_t count, offered;
 };
 
 struct bal_state {
@@ -37,6 +42,7 @@ struct bal_state {
     uint64_t *share;                  /* node x resource: what it should bear */
     uint64_t *top;                    /* node x resource: share * (1 + low) */
     uint64_t *inverse;                /* of share */
+    uint64_t *cap;                    /* node x resource: what it may bear at most */
     uint64_t *bytes;                  /* node: stored, both ends of what is under way */
     uint64_t *queued;                 /* node: bytes to come */
     bal_q32 *level;                   /* node: the highest of its resources */
@@ -107,9 +113,15 @@ void bal_coldest_close(struct bal_state *st);
 /* Keys of all nodes anew, for steps of this class. */
 void bal_coldest_fill(struct bal_state *st, uint32_t class_of);
 void bal_coldest_update(struct bal_state *st, uint16_t node, uint32_t class_of);
-/* The coldest nodes that a copy may go to, coldest first, at most s->destinations. */
-uint32_t
-bal_coldest_of(struct bal_state *st, const struct bal_step *step, uint16_t out[BAL_COLD_MAX]);
+/* The next coldest node that the copy may go to within the budgets, at most s->destinations of
+ * them; false: there is none. bal_walk_end puts all back, and has to be called before any key
+ * changes. */
+void bal_walk_begin(const struct bal_state *st, const struct bal_step *step, struct bal_walk *w);
+bool bal_walk_next(struct bal_state *st,
+                   const struct bal_step *step,
+                   struct bal_walk *w,
+                   uint16_t *ret_node);
+void bal_walk_end(struct bal_state *st, struct bal_walk *w);
 
 /* rules.c: what is never broken. */
 void bal_bars_open(struct bal_state *st);

@@ -21,12 +21,13 @@ bool bal_worth(const struct bal_state *st, const struct bal_step *step, uint64_t
 static enum bal_reason fits(const struct bal_state *st, const struct bal_step *step)
 {
     size_t source = bal_cell(step->from, step->resource);
+    /* A resource of which nothing goes counts too: the node has enough to bear. */
     bal_q32 relief = bal_by_inverse(step->vector[step->resource], st->inverse[source]);
     enum bal_reason worst = BAL_REASON_NONE;
     for (unsigned r = 0; r < BAL_RESOURCES; r++) {
         size_t i = bal_cell(step->to, r);
         uint64_t after = bal_more(st->load[i], step->vector[r]);
-        if (!bal_uses(st, r) || step->vector[r] == 0) {
+        if (!bal_uses(st, r)) {
             continue;
         }
         if (after > st->top[i]) {

@@ -53,6 +53,29 @@ static bool together(const struct bal_state *st, uint32_t p, uint32_t q)
     return true;
 }
 
+static bool plenty(const struct bal_state *st)
+{
+    return st->f->partition_count > (uint64_t)st->s->per_node_target * st->eligible * 3 / 2;
+}
+
+static bool alike(const struct bal_fleet *f, uint32_t p, uint32_t q)
+{
+    return f->rule[p] == f->rule[q] && f->tenant[p] == f->tenant[q] && f->spread[p] == f->spread[q];
+}
+
+bool bal_may_pair(const struct bal_state *st, uint32_t p)
+{
+    const struct bal_fleet *f = st->f;
+    uint32_t q = f->next[p];
+    uint16_t never = BAL_PINNED | BAL_QUARANTINED;
+    if (q == BAL_NO_PARTITION || ((f->flags[p] | f->flags[q]) & never) != 0 || !alike(f, p, q)) {
+        return false;
+    }
+    bool single = f->copy_begin[p + 1] - f->copy_begin[p] == 1 &&
+                  f->copy_begin[q + 1] - f->copy_begin[q] == 1;
+    return together(st, p, q) || (single && plenty(st));
+}
+
 enum bal_reason
 bal_merge_of(const struct bal_state *st, uint32_t p, const struct bal_partition_memory *m)
 {
@@ -67,7 +90,7 @@ bal_merge_of(const struct bal_state *st, uint32_t p, const struct bal_partition_
     if (st->now - m->cold_ms < st->s->merge_cold_ms || lately(st, st->m->started_ms)) {
         return BAL_REASON_NOT_SUSTAINED;
     }
-    if (f->rule[p] != f->rule[q] || f->tenant[p] != f->tenant[q] || f->spread[p] != f->spread[q]) {
+    if (!alike(f, p, q)) {
         return BAL_REASON_PLACEMENT_RULE;
     }
     enum bal_reason reason = one_may_merge(st, p);
@@ -90,9 +113,8 @@ static bool settled(const struct bal_state *st, uint32_t p)
 static bool co_locate(struct bal_state *st, uint32_t p, uint32_t q)
 {
     const struct bal_fleet *f = st->f;
-    uint64_t plenty = (uint64_t)st->s->per_node_target * st->eligible * 3 / 2;
     uint32_t a = bal_primary(f, p), b = bal_primary(f, q);
-    if (f->partition_count <= plenty || st->plan->recovering || f->copy_begin[p + 1] - a != 1 ||
+    if (!plenty(st) || st->plan->recovering || f->copy_begin[p + 1] - a != 1 ||
         f->copy_begin[q + 1] - b != 1 || !settled(st, p) || !settled(st, q) ||
         bal_tokens(st, DIR_CLASS_MERGE, 1) != BAL_REASON_NONE) {
         return false;

@@ -156,26 +156,44 @@ static void balance(struct bal_state *st)
     bal_fill(st);
 }
 
+static const uint32_t classes[] = {
+    DIR_CLASS_UNAVAILABLE, DIR_CLASS_LAST_COPY, DIR_CLASS_UNDER_REPLICATED,
+    DIR_CLASS_CONSTRAINT,  DIR_CLASS_DRAIN,     DIR_CLASS_OVERLOAD,
+    DIR_CLASS_HOT,         DIR_CLASS_BALANCE,   DIR_CLASS_MERGE,
+    DIR_CLASS_OPTIMISE};
+enum { CLASSES = sizeof classes / sizeof *classes };
+
+static unsigned class_index(uint32_t class_of)
+{
+    for (unsigned i = 0; i < CLASSES; i++) {
+        if (classes[i] == class_of) {
+            return i;
+        }
+    }
+    UNREACHABLE();
+}
+
 /* Stable: within a class the order in which they were planned. */
 static void order(struct bal_plan *plan)
 {
-    uint32_t count = plan->proposal_count, at = 0;
-    struct bal_proposal *sorted = mem_alloc((count + 1) * sizeof *sorted);
-    static const uint32_t classes[] = {
-        DIR_CLASS_UNAVAILABLE, DIR_CLASS_LAST_COPY, DIR_CLASS_UNDER_REPLICATED,
-        DIR_CLASS_CONSTRAINT,  DIR_CLASS_DRAIN,     DIR_CLASS_OVERLOAD,
-        DIR_CLASS_HOT,         DIR_CLASS_BALANCE,   DIR_CLASS_MERGE,
-        DIR_CLASS_OPTIMISE};
-    for (size_t c = 0; c < sizeof classes / sizeof *classes; c++) {
-        for (uint32_t i = 0; i < count; i++) {
-            if (plan->proposal[i].class_of == classes[c]) {
-                sorted[at++] = plan->proposal[i];
-            }
-        }
+    uint32_t count = plan->proposal_count, begin[CLASSES + 1] = {0};
+    bool sorted = true;
+    for (uint32_t i = 0; i < count; i++) {
+        begin[class_index(plan->proposal[i].class_of) + 1]++;
+        sorted &= i == 0 || plan->proposal[i - 1].class_of >= plan->proposal[i].class_of;
     }
-    ASSERT(at == count);
+    if (sorted) {
+        return;
+    }
+    for (unsigned i = 0; i < CLASSES; i++) {
+        begin[i + 1] += begin[i];
+    }
+    struct bal_proposal *all = mem_alloc((count + 1) * sizeof *all);
+    for (uint32_t i = 0; i < count; i++) {
+        all[begin[class_index(plan->proposal[i].class_of)]++] = plan->proposal[i];
+    }
     mem_free(plan->proposal);
-    plan->proposal = sorted;
+    plan->proposal = all;
     plan->proposal_room = count + 1;
 }
 

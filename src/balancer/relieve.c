@@ -177,11 +177,11 @@ bool bal_returns(const struct bal_state *st, uint32_t copy, uint16_t node)
 /* The best place for one copy; its reason says why there is none. */
 static struct bal_verdict place(struct bal_state *st, struct bal_step *step)
 {
-    uint16_t nodes[BAL_COLD_MAX], chosen = BAL_NO_NODE;
-    uint32_t count = bal_coldest_of(st, step, nodes);
     struct bal_verdict best = {.reason = BAL_REASON_NO_DESTINATION};
-    for (uint32_t i = 0; i < count; i++) {
-        step->to = nodes[i];
+    uint16_t chosen = BAL_NO_NODE;
+    struct bal_walk walk;
+    bal_walk_begin(st, step, &walk);
+    while (bal_walk_next(st, step, &walk, &step->to)) {
         if (bal_returns(st, step->copy, step->to)) {
             st->plan->rejected[BAL_REASON_RETURNING]++;
             continue;
@@ -198,6 +198,7 @@ static struct bal_verdict place(struct bal_state *st, struct bal_step *step)
             break; /* colder ones were asked before */
         }
     }
+    bal_walk_end(st, &walk);
     step->to = chosen;
     return best;
 }

@@ -5,6 +5,8 @@
 
 #include "base/mem.h"
 
+enum { COLD_MAX = 65536 }; /* pairs watched; far more than can merge while they are watched */
+
 #define BIRTH_MS UINT64_C(1800000) /* how long a split is remembered for its children */
 
 bal_q32 bal_heat(const struct bal_state *st, uint32_t p)
@@ -48,12 +50,14 @@ bool bal_cold_pair(const struct bal_state *st, uint32_t p)
 }
 
 struct pass {
+    bool merges; /* are looked for */
     struct bal_partition_memory *memory;
     uint32_t count, room;
     struct bal_hot *hot;
     uint32_t hot_count, hot_room;
     uint32_t *cold;
     uint32_t cold_count, cold_room;
+    uint32_t cold_known; /* in memory; those that were there first stay */
 };
 
 static void keep(struct pass *w, const struct bal_partition_memory *m)
@@ -84,18 +88,30 @@ static void note_cold(struct pass *w, uint32_t p)
     w->cold[w->cold_count++] = p;
 }
 
+/* Watched pairs stay watched; new ones as long as there is room. */
+static bool is_cold(const struct bal_state *st, const struct pass *w, uint32_t p, bool watched)
+{
+    return (watched || w->cold_known < COLD_MAX) && bal_cold_pair(st, p) && bal_may_pair(st, p);
+}
+
+static uint64_t since(bool holds, uint64_t before_ms, uint64_t now_ms)
+{
+    return !holds ? 0 : before_ms != 0 ? before_ms : now_ms;
+}
+
 static void visit(const struct bal_state *st,
                   struct pass *w,
                   uint32_t p,
-                  const struct bal_partition_memory *old,
-                  bool merges)
+                  const struct bal_partition_memory *old)
 {
     struct bal_partition_memory m =
         old != NULL ? *old : (struct bal_partition_memory){.partition = st->f->id[p]};
-    bool hot = is_hot(st, p), cold = merges && !hot && bal_cold_pair(st, p);
-    m.hot_ms = !hot ? 0 : m.hot_ms != 0 ? m.hot_ms : st->now;
-    m.cold_ms = !cold ? 0 : m.cold_ms != 0 ? m.cold_ms : st->now;
+    bool hot = is_hot(st, p);
+    bool cold = w->merges && !hot && is_cold(st, w, p, m.cold_ms != 0);
     bool born = m.sibling != 0 && bal_less(st->now, st->f->split_ms[p]) < BIRTH_MS;
+    w->cold_known += cold;
+    m.hot_ms = since(hot, m.hot_ms, st->now);
+    m.cold_ms = since(cold, m.cold_ms, st->now);
     if (hot) {
         note_hot(st, w, p);
     }
@@ -111,15 +127,14 @@ void bal_reshape(struct bal_state *st, bool may_act)
 {
     const struct bal_fleet *f = st->f;
     struct bal_memory *m = st->m;
-    struct pass w = {0};
-    bool merges = bal_merges_wanted(st);
+    struct pass w = {.merges = bal_merges_wanted(st)};
     uint32_t at = 0;
     for (uint32_t p = 0; p < f->partition_count; p++) {
         while (at < m->partition_count && m->partition[at].partition < f->id[p]) {
             at++;
         }
         bool known = at < m->partition_count && m->partition[at].partition == f->id[p];
-        visit(st, &w, p, known ? &m->partition[at] : NULL, merges);
+        visit(st, &w, p, known ? &m->partition[at] : NULL);
     }
     mem_free(m->partition);
     m->partition = w.memory;

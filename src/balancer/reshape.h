@@ -22,6 +22,9 @@ enum bal_reason bal_split_of(const struct bal_state *st,
 enum bal_reason
 bal_merge_of(const struct bal_state *st, uint32_t p, const struct bal_partition_memory *m);
 
+/* Could they merge at all, or after one of them has moved? */
+bool bal_may_pair(const struct bal_state *st, uint32_t p);
+
 /* Is there any point in looking for merges? */
 bool bal_merges_wanted(const struct bal_state *st);
 

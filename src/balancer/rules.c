@@ -106,7 +106,6 @@ static bool group_there(const struct bal_state *st, uint32_t p, uint16_t node)
 /* Whatever is counted has to fit below the cap, and what is stored during a move at both ends. */
 static enum bal_reason fits_capacity(const struct bal_state *st, uint32_t copy, uint16_t node)
 {
-    const struct bal_node_spec *n = &st->f->node[node];
     for (unsigned r = 0; r < BAL_RESOURCES; r++) {
         if (!bal_uses(st, r)) {
             continue;
@@ -114,7 +113,7 @@ static enum bal_reason fits_capacity(const struct bal_state *st, uint32_t copy, 
         uint64_t more = bal_copy_load(st->f, copy, r);
         uint64_t after =
             bal_more(r == BAL_BYTES ? st->bytes[node] : st->load[bal_cell(node, r)], more);
-        if (after > bal_scale(n->capacity[r], st->s->capacity_cap)) {
+        if (after > st->cap[bal_cell(node, r)]) {
             return r == BAL_BYTES ? BAL_REASON_DISK : BAL_REASON_CAPACITY;
         }
     }

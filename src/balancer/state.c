@@ -49,6 +49,7 @@ static void set_shares(struct bal_state *st)
             st->share[i] = bal_max(1, bal_scale(capacity, mean));
             st->top[i] = bal_more(st->share[i], bal_scale(st->share[i], st->s->low));
             st->inverse[i] = bal_inverse(st->share[i]);
+            st->cap[i] = bal_scale(capacity, st->s->capacity_cap);
             if (st->takes[n] && (smallest[r] == 0 || capacity < smallest[r])) {
                 smallest[r] = capacity;
             }
@@ -71,6 +72,7 @@ void bal_state_open(struct bal_state *st)
     st->share = mem_zalloc(cells * sizeof *st->share);
     st->top = mem_zalloc(cells * sizeof *st->top);
     st->inverse = mem_zalloc(cells * sizeof *st->inverse);
+    st->cap = mem_zalloc(cells * sizeof *st->cap);
     st->bytes = mem_dup(f->node_bytes, nodes * sizeof *st->bytes);
     st->queued = mem_zalloc(nodes * sizeof *st->queued);
     st->level = mem_zalloc(nodes * sizeof *st->level);
@@ -101,6 +103,7 @@ void bal_state_close(struct bal_state *st)
     mem_free(st->share);
     mem_free(st->top);
     mem_free(st->inverse);
+    mem_free(st->cap);
     mem_free(st->bytes);
     mem_free(st->queued);
     mem_free(st->level);

@@ -3,6 +3,10 @@
  * difference between a primary's load and another copy's goes with it. */
 #include "balancer/internal.h"
 
+#include "base/mem.h"
+
+#include <stdlib.h>
+
 static void role_vector(const struct bal_state *st, uint32_t p, uint64_t vector[BAL_RESOURCES])
 {
     const struct bal_fleet *f = st->f;
@@ -83,47 +87,68 @@ emit(struct bal_state *st, uint32_t p, const struct bal_step *step, const struct
     (void)bal_propose(st, &made);
 }
 
-/* One transfer: the best of all whose primary is on the node. */
-static bool transfer_one(struct bal_state *st, uint16_t from, uint32_t class_of)
+struct led {
+    uint64_t load;
+    uint32_t partition;
+};
+
+static int by_load(const void *a, const void *b)
+{
+    const struct led *x = a, *y = b;
+    if (x->load != y->load) {
+        return x->load > y->load ? -1 : 1;
+    }
+    return x->partition < y->partition ? -1 : x->partition > y->partition;
+}
+
+/* Those with copies in sync whose primary is on the node, the most loaded first. */
+static uint32_t
+led_by(const struct bal_state *st, uint16_t node, unsigned resource, struct led *out)
 {
     const struct bal_fleet *f = st->f;
-    unsigned resource = bal_dominant(st, from);
-    bool urgent = bal_urgent(st, from);
-    struct bal_step best_step = {.copy = BAL_NO_PARTITION};
-    struct bal_verdict best = {0};
-    uint32_t best_p = BAL_NO_PARTITION, best_to = BAL_NO_PARTITION;
-    for (uint32_t i = f->held_begin[from]; i < f->held_begin[from + 1]; i++) {
+    bool urgent = bal_urgent(st, node);
+    uint32_t count = 0;
+    for (uint32_t i = f->held_begin[node]; i < f->held_begin[node + 1]; i++) {
         const struct bal_held *h = &f->held[i];
-        uint32_t copy = h->copy, p = h->partition;
-        if (!h->primary || bal_movable_held(st, h, from, resource, urgent) != BAL_REASON_NONE ||
-            f->copy_begin[p + 1] - copy < 2) {
-            continue;
-        }
-        struct bal_step step;
-        struct bal_verdict v = {0};
-        bal_step_of(st, copy, resource, class_of, &step);
-        role_vector(st, p, step.vector);
-        step.bytes = 0;
-        step.time_ms = 1000;
-        uint32_t to = successor(st, p, &step, &v);
-        if (to != BAL_NO_PARTITION && (best_p == BAL_NO_PARTITION || v.score > best.score)) {
-            step.to = st->at[to];
-            best_p = p;
-            best_to = to;
-            best = v;
-            best_step = step;
+        if (h->primary && bal_movable_held(st, h, node, resource, urgent) == BAL_REASON_NONE &&
+            f->copy_begin[h->partition + 1] - h->copy > 1) {
+            out[count++] = (struct led){bal_held_load(f, h, resource), h->partition};
         }
     }
-    if (best_to == BAL_NO_PARTITION) {
-        return false;
+    if (count > 0) {
+        qsort(out, count, sizeof *out, by_load);
     }
-    emit(st, best_p, &best_step, &best);
-    return true;
+    return count;
 }
 
 void bal_transfer_roles(struct bal_state *st, uint16_t from, uint32_t class_of)
 {
-    while (st->level[from] > BAL_ONE + st->s->low &&
-           st->transfers[from] < st->s->transfers_per_node && transfer_one(st, from, class_of)) {
+    const struct bal_fleet *f = st->f;
+    if (f->insync_count == 0) {
+        return;
     }
+    unsigned resource = bal_dominant(st, from);
+    struct led *led = mem_alloc((f->held_begin[from + 1] - f->held_begin[from] + 1) * sizeof *led);
+    uint32_t count = led_by(st, from, resource, led), failed = 0;
+    for (uint32_t i = 0;
+         i < count && failed < st->s->probes_failed_max && st->level[from] > BAL_ONE + st->s->low &&
+         st->transfers[from] < st->s->transfers_per_node;
+         i++) {
+        struct bal_step step;
+        struct bal_verdict v = {0};
+        uint32_t p = led[i].partition;
+        bal_step_of(st, bal_primary(f, p), resource, class_of, &step);
+        role_vector(st, p, step.vector);
+        step.bytes = 0;
+        step.time_ms = 1000;
+        uint32_t to = successor(st, p, &step, &v);
+        if (to == BAL_NO_PARTITION) {
+            failed++;
+            continue;
+        }
+        failed = 0;
+        step.to = st->at[to];
+        emit(st, p, &step, &v);
+    }
+    mem_free(led);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a plan costs at 1 000 000 partitions of three copies on 1 000 nodes, five resources, racks and
- * zones, one core; judged against a plain loop over the same fleet, in floating point and without
- * rules beyond spread, in the same run: the work that no planner can do without. One line a row:
+/* What a plan costs at 1 000 000 partitions of three copies on 1 000 nodes, five resources, racks
+ * and zones, one core; judged against a plain loop over the same fleet, in floating point and
+ * without rules beyond spread, in the same run: the work that no planner can do without. One line a
+ * row:
  *
  *     name  measured (ms)  the plain loop (ms)  ratio
  *
@@ -17,7 +18,15 @@
 #include <string.h>
 #include <time.h>
 
-enum { COPIES = 3, ZONES = 3, RACKS = 100, D = BAL_RESOURCES, ROUNDS = 3, REPORTS = 100000, TRIES = 8 };
+enum {
+    COPIES = 3,
+    ZONES = 3,
+    RACKS = 100,
+    D = BAL_RESOURCES,
+    ROUNDS = 3,
+    REPORTS = 100000,
+    TRIES = 8
+};
 #define RATIO_MAX 1.5
 #define UNIT      1e6
 
@@ -128,7 +137,8 @@ static double plain_level(const struct plain *x, uint32_t n, const uint32_t *cop
     for (unsigned d = 0; d < D; d++) {
         double load = x->sum[n * D + d];
         if (copy != NULL) {
-            load += x->in->load[(size_t)(*copy / COPIES) * D + d] * (*copy % COPIES == 0 ? 1 : bears(d));
+            load += x->in->load[(size_t)(*copy / COPIES) * D + d] *
+                    (*copy % COPIES == 0 ? 1 : bears(d));
         }
         level = fmax(level, load / x->in->capacity[n * D + d]);
     }
@@ -241,8 +251,8 @@ static void plain_relieve(struct plain *x, uint32_t from, uint32_t moves_max)
         all[i] = (struct scored){mine / (UNIT + load[BAL_BYTES]), copy};
     }
     qsort(all, count, sizeof *all, by_score);
-    for (uint32_t i = 0, failed = 0; i < count && failed < 64 && x->moves < moves_max &&
-                                     plain_level(x, from, NULL) > x->target;
+    for (uint32_t i = 0, failed = 0;
+         i < count && failed < 64 && x->moves < moves_max && plain_level(x, from, NULL) > x->target;
          i++) {
         failed = plain_move(x, from, all[i].copy) ? 0 : failed + 1;
     }
@@ -349,7 +359,6 @@ static void unbound(struct bal_settings *s, uint32_t moves)
     s->quiet_ms = 0;
 }
 
-
 static double once_ours(struct bal_fleet *f, uint32_t moves, uint32_t *ret_moves)
 {
     struct bal_settings s;
@@ -382,7 +391,8 @@ static double once_plain(const struct input *in, uint32_t moves, uint32_t *ret_m
     return ms;
 }
 
-static int row(const char *name, double ours, double plain, uint32_t ours_moves, uint32_t plain_moves)
+static int
+row(const char *name, double ours, double plain, uint32_t ours_moves, uint32_t plain_moves)
 {
     (void)printf("%-28s %9.1f %9.1f %6.2f   %u and %u moves\n", name, ours, plain, ours / plain,
                  ours_moves, plain_moves);
