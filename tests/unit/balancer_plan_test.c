@@ -773,18 +773,14 @@ static void a_new_node_is_filled_a_little_at_a_time(void)
 static void roles_move_before_bytes(void)
 {
     struct fleets *x = fleets_new(4);
-    fill(x, 1, 4, 20, 20);
-    for (unsigned p = 0; p < 40; p++) {
-        x->part[p].copies = 2;
-        x->part[p].copy[0].node = 1;
-        x->part[p].copy[1] = (struct bal_copy_spec){.node = 2 + p % 3, .insync = true};
+    for (unsigned p = 0; p < 24; p++) {
+        struct bal_partition_spec *s = fleets_add(x, 20, 1);
+        s->copies = 2;
+        s->copy[1] = (struct bal_copy_spec){.node = 2 + p % 3, .insync = true};
     }
-    for (unsigned p = 40; p < 80; p++) {
-        x->part[p].load[BAL_CPU] = 12;
-    }
-    x->settings.transfers_per_node = 30;
+    fill(x, 2, 4, 12, 20);
     fleets_wait(x, 60000);
-    CHECK(fleets_count(x, BAL_TRANSFER) > 2);
+    CHECK_U64(fleets_count(x, BAL_TRANSFER), 9); /* each takes 15 of the 134 above the mark */
     CHECK_U64(fleets_find(x, BAL_TRANSFER)->bytes, 0);
     CHECK_U64(fleets_count(x, BAL_MOVE), 0);
     fleets_free(x);
