@@ -164,6 +164,7 @@ bool bal_swap_one(struct bal_state *st, uint16_t from, uint32_t class_of);
 void bal_transfer_roles(struct bal_state *st, uint16_t from, uint32_t class_of);
 
 /* relieve.c, shared with explain: may the copy be taken from this node for balance? */
+/* `resource` BAL_RESOURCES: whatever it is to be moved for. */
 enum bal_reason bal_movable_held(const struct bal_state *st,
                                  const struct bal_held *h,
                                  uint16_t node,

@@ -6,12 +6,24 @@
 #include "base/mem.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-enum { SWAPS_MAX = 4 }; /* off one node in a round */
+enum {
+    SWAPS_MAX = 4,   /* off one node in a round */
+    WEIGHED_MAX = 16 /* candidates that have a place, for one step: the best of these is taken */
+};
+
+/* A copy that may leave the node. Kept together, because each look at a partition's columns is one
+ * at memory that was not looked at before. */
+struct unit {
+    uint32_t copy, partition;
+    uint64_t time_ms;
+    uint64_t vector[BAL_RESOURCES];
+};
 
 struct candidate {
     uint64_t key; /* at most what the step can score */
-    uint32_t copy;
+    uint32_t unit;
 };
 
 /* A heap of them, the greatest key first. */
@@ -19,6 +31,15 @@ struct candidates {
     struct candidate *heap;
     uint32_t count;
     bool gathered;
+};
+
+/* What is worked with at one source: a list for each resource, made when it is needed. */
+struct source_work {
+    struct unit *unit;
+    uint32_t units;
+    bool collected;
+    struct candidates list[BAL_RESOURCES];
+    struct candidate *seen;
 };
 
 bool bal_urgent(const struct bal_state *st, uint16_t node)
@@ -56,6 +77,17 @@ enum bal_reason bal_source(const struct bal_state *st, uint16_t node)
     return cooling ? BAL_REASON_ROLE_COOLDOWN : BAL_REASON_NONE;
 }
 
+/* Of a copy that may move: is it large enough, and not one hot key? */
+static enum bal_reason
+worthwhile(const struct bal_state *st, uint32_t p, uint64_t load, uint64_t share)
+{
+    if (load == 0 || load < bal_scale(share, st->s->piece_min)) {
+        return BAL_REASON_TOO_SMALL;
+    }
+    bool pinned = load > bal_scale(share, st->s->pin_share) && (st->f->flags[p] & BAL_ONE_KEY) != 0;
+    return pinned ? BAL_REASON_UNSPLITTABLE : BAL_REASON_NONE;
+}
+
 enum bal_reason bal_movable_held(const struct bal_state *st,
                                  const struct bal_held *h,
                                  uint16_t node,
@@ -67,11 +99,6 @@ enum bal_reason bal_movable_held(const struct bal_state *st,
     enum bal_reason bar = st->bar[p];
     if (bar == BAL_REASON_RESIDENCE && urgent &&
         bal_less(st->now, f->moved_ms[p]) >= st->s->residence_urgent_ms) {
-        bar = (f->flags[p] & BAL_ONE_KEY) != 0 ? BAL_REASON_UNSPLITTABLE : BAL_REASON_NONE;
-    }
-    uint64_t share = st->share[bal_cell(node, resource)];
-    uint64_t load = bal_held_load(f, h, resource);
-    if (bar == BAL_REASON_UNSPLITTABLE && load <= bal_scale(share, st->s->pin_share)) {
         bar = BAL_REASON_NONE;
     }
     if (bar != BAL_REASON_NONE) {
@@ -80,8 +107,9 @@ enum bal_reason bal_movable_held(const struct bal_state *st,
     if (f->lost_count > 0 && (f->copy_flags[h->copy] & BAL_COPY_LOST) != 0) {
         return BAL_REASON_STALE;
     }
-    return load == 0 || load < bal_scale(share, st->s->piece_min) ? BAL_REASON_TOO_SMALL
-                                                                  : BAL_REASON_NONE;
+    return resource == BAL_RESOURCES ? BAL_REASON_NONE
+                                     : worthwhile(st, p, bal_held_load(f, h, resource),
+                                                  st->share[bal_cell(node, resource)]);
 }
 
 enum bal_reason
@@ -144,20 +172,50 @@ static void push(struct candidates *c, struct candidate one)
     c->heap[i] = one;
 }
 
-static void
-gather(const struct bal_state *st, uint16_t node, unsigned resource, struct candidates *c)
+enum { AHEAD = 12 }; /* copies: so long before they are looked at their loads are asked for */
+
+/* Not small: whether a copy is worth a move depends on the resource. */
+static void collect(const struct bal_state *st, uint16_t node, struct source_work *w)
 {
     const struct bal_fleet *f = st->f;
     bool urgent = bal_urgent(st, node);
+    uint32_t end = f->held_begin[node + 1];
+    w->units = 0;
+    for (uint32_t i = f->held_begin[node]; i < end; i++) {
+        const struct bal_held *h = &f->held[i];
+        if (i + AHEAD < end) {
+            __builtin_prefetch(&f->load[(size_t)h[AHEAD].partition * BAL_RESOURCES]);
+            __builtin_prefetch(&f->load[(size_t)h[AHEAD].partition * BAL_RESOURCES + 4]);
+        }
+        enum bal_reason reason = bal_movable_held(st, h, node, BAL_RESOURCES, urgent);
+        if (reason != BAL_REASON_NONE) {
+            st->plan->rejected[reason]++;
+            continue;
+        }
+        struct unit *u = &w->unit[w->units++];
+        u->copy = h->copy;
+        u->partition = h->partition;
+        for (unsigned r = 0; r < BAL_RESOURCES; r++) {
+            u->vector[r] = bal_held_load(f, h, r);
+        }
+        u->time_ms = bal_copy_time(st, u->vector[BAL_BYTES]);
+    }
+}
+
+static void gather(const struct bal_state *st,
+                   uint16_t node,
+                   unsigned resource,
+                   const struct source_work *w,
+                   struct candidates *c)
+{
+    uint64_t share = st->share[bal_cell(node, resource)];
     c->count = 0;
     c->gathered = true;
-    for (uint32_t i = f->held_begin[node]; i < f->held_begin[node + 1]; i++) {
-        const struct bal_held *h = &f->held[i];
-        enum bal_reason reason = bal_movable_held(st, h, node, resource, urgent);
+    for (uint32_t i = 0; i < w->units; i++) {
+        const struct unit *u = &w->unit[i];
+        enum bal_reason reason = worthwhile(st, u->partition, u->vector[resource], share);
         if (reason == BAL_REASON_NONE) {
-            uint64_t time = bal_copy_time(st, bal_held_load(f, h, BAL_BYTES));
-            c->heap[c->count++] =
-                (struct candidate){(bal_held_load(f, h, resource) << 20) / time, h->copy};
+            c->heap[c->count++] = (struct candidate){(u->vector[resource] << 20) / u->time_ms, i};
         } else {
             st->plan->rejected[reason]++;
         }
@@ -259,36 +317,72 @@ static void consider(struct bal_state *st,
     }
 }
 
-/* The best step off `node`. Those without a place are dropped: during a round places only fill. */
+static void step_of(const struct bal_state *st,
+                    const struct unit *u,
+                    const struct bal_step *like,
+                    struct bal_step *ret)
+{
+    size_t i = bal_cell(like->from, like->resource);
+    *ret = *like;
+    ret->copy = u->copy;
+    ret->excess = bal_less(st->load[i], st->top[i]);
+    memcpy(ret->vector, u->vector, sizeof ret->vector);
+    ret->bytes = u->vector[BAL_BYTES];
+    ret->time_ms = u->time_ms;
+}
+
+/* What the next candidate will be asked about is fetched while this one is weighed. */
+static void fetch_next(const struct bal_state *st, const struct source_work *w, unsigned resource)
+{
+    const struct candidates *c = &w->list[resource];
+    if (c->count == 0) {
+        return;
+    }
+    const struct unit *u = &w->unit[c->heap[0].unit];
+    __builtin_prefetch(&st->at[u->copy]);
+    __builtin_prefetch(&st->f->copy_flags[u->copy]);
+    __builtin_prefetch(&st->f->copy_begin[u->partition]);
+    __builtin_prefetch(&st->f->spread[u->partition]);
+    __builtin_prefetch(&st->f->rule[u->partition]);
+    __builtin_prefetch(&st->f->group[u->partition]);
+    __builtin_prefetch(&st->f->previous[u->partition]);
+    __builtin_prefetch(&st->f->id[u->partition]);
+    __builtin_prefetch(&st->f->version[u->partition]);
+    __builtin_prefetch(&st->f->copy_partition[u->copy]);
+}
+
+/* The best step off a node. Those without a place are dropped: during a round places only fill. */
 static bool choose(struct bal_state *st,
-                   struct candidates *c,
-                   struct candidate *seen,
-                   struct bal_step *like,
+                   struct source_work *w,
+                   const struct bal_step *like,
                    struct choice *best)
 {
+    struct candidates *c = &w->list[like->resource];
     uint32_t seen_count = 0, failed = 0;
     best->found = false;
-    while (c->count > 0 && failed < st->s->probes_failed_max &&
+    while (c->count > 0 && failed < st->s->probes_failed_max && seen_count < WEIGHED_MAX &&
            (!best->found || c->heap[0].key >= best->verdict.score)) {
         struct candidate one = pop(c);
+        const struct unit *u = &w->unit[one.unit];
         struct bal_step step;
-        if (bal_partition_free(st, st->f->copy_partition[one.copy]) != BAL_REASON_NONE) {
+        fetch_next(st, w, like->resource);
+        if (bal_partition_free(st, u->partition) != BAL_REASON_NONE) {
             continue; /* went for the sake of another resource */
         }
-        bal_step_of(st, one.copy, like->resource, like->class_of, &step);
+        step_of(st, u, like, &step);
         struct bal_verdict v = place(st, &step);
         if (v.reason != BAL_REASON_NONE) {
             failed++;
-            bal_reject(st, st->f->copy_partition[one.copy], BAL_NO_NODE, v.reason);
+            bal_reject(st, u->partition, BAL_NO_NODE, v.reason);
             continue;
         }
         failed = 0;
         consider(st, &step, &v, seen_count, best);
-        seen[seen_count++] = one;
+        w->seen[seen_count++] = one;
     }
     for (uint32_t i = 0; i < seen_count; i++) {
         if (!best->found || i != best->seen_at) {
-            push(c, seen[i]);
+            push(c, w->seen[i]);
         }
     }
     return best->found;
@@ -301,30 +395,39 @@ static enum bal_reason exhausted(const struct bal_state *st, uint16_t node, uint
     return reason != BAL_REASON_NONE ? reason : bal_tokens(st, class_of, 1);
 }
 
-static void relieve_node(struct bal_state *st,
-                         uint16_t node,
-                         uint32_t class_of,
-                         struct candidates *lists,
-                         struct candidate *seen)
+/* The list of the resource that weighs most at present. */
+static void
+prepare(const struct bal_state *st, uint16_t node, unsigned resource, struct source_work *w)
+{
+    if (!w->collected) {
+        collect(st, node, w);
+        w->collected = true;
+    }
+    if (!w->list[resource].gathered) {
+        gather(st, node, resource, w, &w->list[resource]);
+    }
+}
+
+static void
+relieve_node(struct bal_state *st, uint16_t node, uint32_t class_of, struct source_work *w)
 {
     unsigned swaps = 0;
+    w->collected = false;
     for (unsigned r = 0; r < BAL_RESOURCES; r++) {
-        lists[r].gathered = false;
+        w->list[r].gathered = false;
     }
     bal_transfer_roles(st, node, class_of);
     while (st->level[node] > BAL_ONE + st->s->low) {
-        struct bal_step like = {.resource = (uint8_t)bal_dominant(st, node), .class_of = class_of};
+        struct bal_step like = {
+            .from = node, .resource = (uint8_t)bal_dominant(st, node), .class_of = class_of};
         struct choice best;
         enum bal_reason reason = exhausted(st, node, class_of);
         if (reason != BAL_REASON_NONE) {
             bal_reject(st, BAL_NO_PARTITION, node, reason);
             return;
         }
-        struct candidates *c = &lists[like.resource];
-        if (!c->gathered) {
-            gather(st, node, like.resource, c);
-        }
-        if (choose(st, c, seen, &like, &best)) {
+        prepare(st, node, like.resource, w);
+        if (choose(st, w, &like, &best)) {
             bal_emit(st, &best.step, &best.verdict,
                      class_of == DIR_CLASS_HOT ? BAL_REASON_HOT_NODE_URGENT : BAL_REASON_HOT_NODE);
         } else if (swaps++ == SWAPS_MAX || !bal_swap_one(st, node, class_of)) {
@@ -332,6 +435,24 @@ static void relieve_node(struct bal_state *st,
             return;
         }
     }
+}
+
+static void work_open(struct source_work *w, uint32_t most)
+{
+    *w = (struct source_work){.unit = mem_alloc(most * sizeof *w->unit),
+                              .seen = mem_alloc(most * sizeof *w->seen)};
+    for (unsigned r = 0; r < BAL_RESOURCES; r++) {
+        w->list[r].heap = mem_alloc(most * sizeof *w->list[r].heap);
+    }
+}
+
+static void work_close(struct source_work *w)
+{
+    for (unsigned r = 0; r < BAL_RESOURCES; r++) {
+        mem_free(w->list[r].heap);
+    }
+    mem_free(w->seen);
+    mem_free(w->unit);
 }
 
 struct source {
@@ -365,19 +486,13 @@ static void relieve_class(struct bal_state *st, struct source *sources, uint32_t
         return;
     }
     qsort(sources, count, sizeof *sources, by_level);
-    struct candidates lists[BAL_RESOURCES];
-    for (unsigned r = 0; r < BAL_RESOURCES; r++) {
-        lists[r] = (struct candidates){mem_alloc(most * sizeof *lists[r].heap), 0, false};
-    }
-    struct candidate *seen = mem_alloc(most * sizeof *seen);
+    struct source_work w;
+    work_open(&w, most);
     bal_coldest_fill(st, class_of);
     for (uint32_t i = 0; i < count; i++) {
-        relieve_node(st, sources[i].node, class_of, lists, seen);
+        relieve_node(st, sources[i].node, class_of, &w);
     }
-    mem_free(seen);
-    for (unsigned r = 0; r < BAL_RESOURCES; r++) {
-        mem_free(lists[r].heap);
-    }
+    work_close(&w);
 }
 
 void bal_relieve(struct bal_state *st)

@@ -16,7 +16,6 @@ static enum bal_reason bar_of(const struct bal_state *st, uint32_t p)
            : (flags & BAL_PINNED) != 0                                    ? BAL_REASON_PINNED
            : (flags & BAL_STALE) != 0                                     ? BAL_REASON_STALE
            : moved != 0 && bal_less(st->now, moved) < st->s->residence_ms ? BAL_REASON_RESIDENCE
-           : (flags & BAL_ONE_KEY) != 0                                   ? BAL_REASON_UNSPLITTABLE
                                                                           : BAL_REASON_NONE;
 }
 

@@ -350,7 +350,7 @@ static void unbound(struct bal_settings *s, uint32_t moves)
     bal_settings_default(s);
     uint32_t many = 1U << 30;
     s->routine = s->hot = s->total = (struct bal_limits){many, many, many, many, many, many, 1};
-    s->moves_burst = s->hot_burst = moves;
+    s->moves_burst = s->hot_burst = moves / 2;
     s->moves_per_node_hour = s->hot_per_node_hour = 0;
     s->kappa = 0;
     s->piece_min = 0;
@@ -367,7 +367,7 @@ static double once_ours(struct bal_fleet *f, uint32_t moves, uint32_t *ret_moves
     bal_plan_init(&plan);
     struct bal_memory *m = bal_memory_new(0);
     /* Tokens fill over a day; all are there at once. */
-    m->tokens = m->hot_tokens = (uint64_t)moves * 3600000;
+    m->tokens = m->hot_tokens = (uint64_t)moves / 2 * 3600000;
     m->tokens_ms = 1;
     uint64_t began = cpu_ns();
     bal_fleet_recount(f);
@@ -457,7 +457,7 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         uint32_t moves;
-    } plans[] = {{"sums, plan of 2000 moves", 2000}, {"sums, plan without bounds", 262144}};
+    } plans[] = {{"sums, plan of 2000 moves", 2000}, {"sums, plan without bounds", 524288}};
     int misses = 0;
     for (size_t i = 0; i < 2; i++) {
         double ours = 0, plain = 0;
