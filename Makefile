@@ -14,7 +14,7 @@ WERROR  ?= 1
 PKGS := raft libuv sqlite3 libmicrohttpd jansson liburcu libprotobuf-c libxxhash libcurl zlib
 # Asked of pkg-config only when something is compiled, so that `make deps` works before the packages are there.
 PKG_CFLAGS = $(shell pkg-config --cflags $(PKGS))
-SERVER_LIBS = $(shell pkg-config --libs $(PKGS))
+SERVER_LIBS = $(shell pkg-config --libs $(PKGS)) -lm
 CLI_LIBS = $(shell pkg-config --libs jansson libcurl)
 
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wcast-qual -Wcast-align \
@@ -64,7 +64,8 @@ CLIENT_BASE   := $(patsubst %,src/base/%.c,assert buf clock err hash lines mem p
 TOP_SRC       := $(filter-out src/main.c,$(wildcard src/*.c))
 
 obj = $(patsubst %.c,$(B)/%.o,$(1))
-PROTO_OBJ := $(B)/gen/directory/command.pb-c.o
+PROTOS    := directory/command api/load
+PROTO_OBJ := $(PROTOS:%=$(B)/gen/%.pb-c.o)
 LIB_OBJ   := $(call obj,$(BASE_SRC) $(DIRECTORY_SRC) $(RAFT_SRC) $(BALANCER_SRC) $(CONTROL_SRC) $(API_SRC) $(TOP_SRC)) $(PROTO_OBJ) \
              $(B)/src/api/openapi.o
 
@@ -74,7 +75,7 @@ all: $(B)/cadastred $(B)/cadastre client ## The server, the command line tool an
 $(B)/libcadastred.a: $(LIB_OBJ)
 	@pkg-config --exact-version=0.15.0 raft || { echo "libraft 0.15.0 is needed: src/raft/guard.h is for it alone" >&2; exit 1; }
 	@rm -f $@
-	$(Q)ar rcs $@ $^
+	$(Q)ar qcs $@ $^
 
 $(B)/cadastred: $(B)/src/main.o $(B)/libcadastred.a
 	@echo "  LD   $@"
@@ -104,7 +105,7 @@ $(B)/libcadastre.a: $(CLIENT_OBJ)
 	@rm -f $@
 	$(Q)ld -r -o $(B)/pic/libcadastre.o $^
 	$(Q)objcopy --localize-hidden $(B)/pic/libcadastre.o
-	$(Q)ar rcs $@ $(B)/pic/libcadastre.o
+	$(Q)ar qcs $@ $(B)/pic/libcadastre.o
 
 $(CLIENT_SO): $(CLIENT_OBJ)
 	@echo "  LD   $@"
@@ -116,7 +117,7 @@ $(CLIENT_SO): $(CLIENT_OBJ)
 # --- examples/shardkv: a data node and its load generator, on the client library alone ---
 
 SHARDKV_LIBS  = $(shell pkg-config --libs libmicrohttpd sqlite3) $(CLIENT_LIBS) -lpthread
-SHARDKV_NODE := $(call obj,$(filter-out examples/shardkv/load.c,$(wildcard examples/shardkv/*.c)))
+SHARDKV_NODE := $(call obj,$(filter-out examples/shardkv/load%.c,$(wildcard examples/shardkv/*.c)))
 
 .PHONY: shardkv
 shardkv: $(B)/shardkv $(B)/shardkv-load ## The example of a data node, and its load generator
@@ -125,27 +126,27 @@ $(B)/shardkv: $(SHARDKV_NODE) $(B)/libcadastre.a
 	@echo "  LD   $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(SHARDKV_LIBS)
 
-$(B)/shardkv-load: $(call obj,examples/shardkv/load.c) $(B)/libcadastre.a
+$(B)/shardkv-load: $(call obj,$(wildcard examples/shardkv/load*.c)) $(B)/libcadastre.a
 	@echo "  LD   $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(CLIENT_LIBS) -lpthread
 
 # The same objects with their insides, for tests.
 $(B)/libcadastreclient.a: $(call obj,$(CLIENT_SRC))
 	@rm -f $@
-	$(Q)ar rcs $@ $^
+	$(Q)ar qcs $@ $^
 
-$(B)/gen/directory/command.pb-c.c $(B)/gen/directory/command.pb-c.h &: src/directory/command.proto
-	@mkdir -p $(B)/gen/directory
-	$(Q)protoc-c --proto_path=src --c_out=$(B)/gen directory/command.proto
+$(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h: src/%.proto
+	@mkdir -p $(@D)
+	$(Q)protoc-c --proto_path=src --c_out=$(B)/gen $*.proto
 
 $(B)/src/api/openapi.o: src/api/openapi.S openapi.yaml
 	@mkdir -p $(@D)
 	$(Q)$(CC) -c -o $@ $<
 
-$(PROTO_OBJ): $(B)/gen/directory/command.pb-c.c
+$(PROTO_OBJ): %.o: %.c
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(VARIANT_FLAGS_$(VARIANT)) -w -I$(B)/gen $(PKG_CFLAGS) -c -o $@ $<
 
-$(B)/%.o: %.c | $(B)/gen/directory/command.pb-c.h
+$(B)/%.o: %.c | $(PROTOS:%=$(B)/gen/%.pb-c.h)
 	@mkdir -p $(@D)
 	@echo "  CC   $<"
 	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $<
@@ -157,7 +158,7 @@ TEST_SRC  := $(wildcard tests/unit/*_test.c tests/property/*_test.c tests/sim/*_
 TEST_BINS := $(patsubst %.c,$(B)/%,$(TEST_SRC))
 # Programs for longer runs than a test may take, and the server that shows src/raft alone.
 TEST_PROGS := $(B)/tests/sim/raft_fuzz $(B)/tests/harness/counter_server $(B)/tests/model/check \
-              $(B)/tests/harness/writers_check
+              $(B)/tests/harness/writers_check $(B)/tests/sim/drill
 # Helpers that several tests share: any tests/<kind>/*.c that is neither a test nor such a program.
 TEST_LIB_SRC := $(filter-out %_test.c tests/harness/tap.c $(patsubst $(B)/%,%.c,$(TEST_PROGS)),$(wildcard tests/unit/*.c tests/property/*.c tests/sim/*.c tests/model/*.c tests/harness/*.c))
 TEST_LIB_OBJ := $(call obj,$(TEST_LIB_SRC))
@@ -165,9 +166,9 @@ TEST_LIB_OBJ := $(call obj,$(TEST_LIB_SRC))
 # The archives give only what a test refers to.
 $(B)/libcadastrecli.a: $(call obj,$(filter-out src/cli/main.c,$(CLI_SRC)))
 	@rm -f $@
-	$(Q)ar rcs $@ $^
+	$(Q)ar qcs $@ $^
 
-$(B)/tests/unit/shardkv_kv_test: $(B)/examples/shardkv/kv.o
+$(B)/tests/unit/shardkv_kv_test: $(addprefix $(B)/examples/shardkv/,kv.o kv_change.o kv_copy.o)
 $(TEST_BINS) $(TEST_PROGS): $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastrecli.a $(B)/libcadastreclient.a $(B)/libcadastred.a
 	@echo "  LD   $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $< $(filter $(B)/examples/%.o,$^) $(TEST_LIB_OBJ) $(TAP_OBJ) $(B)/libcadastrecli.a \
@@ -216,7 +217,7 @@ fuzz-replay: $(FUZZ_REPLAYS)
 # --- benches: programs of their own, tests/bench/bench.py runs them ---
 
 BENCH_COMMON := $(B)/tests/bench/load.o $(TAP_OBJ) $(B)/tests/harness/world.o
-BENCH_SRC  := $(filter-out tests/bench/load.c tests/bench/replica_bench.c,$(wildcard tests/bench/*.c))
+BENCH_SRC  := $(filter-out tests/bench/load.c tests/bench/replica_bench.c tests/bench/report_bench.c,$(wildcard tests/bench/*.c))
 BENCH_BINS := $(patsubst %.c,$(B)/%,$(BENCH_SRC))
 # The simulated fleets of balancer_bench.
 FLEET_OBJ  := $(call obj,$(wildcard tests/bench/fleet/*.c))
@@ -227,7 +228,7 @@ $(BENCH_BINS): $(B)/%: $(B)/%.o $(BENCH_COMMON) $(B)/libcadastreclient.a $(B)/li
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $< $(filter $(B)/tests/bench/fleet/%.o,$^) $(BENCH_COMMON) \
 	    $(B)/libcadastreclient.a $(B)/libcadastred.a $(SERVER_LIBS) -lm -lpthread
 
-$(B)/tests/bench/replica_bench: $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastred.a $(TEST_PROGS)
+$(B)/tests/bench/replica_bench $(B)/tests/bench/report_bench: $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastred.a $(TEST_PROGS)
 	@echo "  LD   $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $< $(TEST_LIB_OBJ) $(TAP_OBJ) $(B)/libcadastred.a $(SERVER_LIBS) -lpthread
 
@@ -298,6 +299,14 @@ raft-fuzz: $(B)/tests/sim/raft_fuzz ## Random schedules of guarded libraft, SEED
 	$< --servers 3 --seeds $(SEEDS)
 	$< --servers 5 --seeds $(SEEDS)
 
+.PHONY: moves crash drill
+moves: $(B)/tests/sim/moves_sim_test ## Moves of simulated data nodes, MOVES_SEEDS=from:to
+	MOVES_SEEDS=$(or $(MOVES_SEEDS),1:5001) $<
+crash: $(B)/tests/sim/crash_machine_test ## Each event in each stage of an operation, CRASH_SEEDS=from:to of each
+	CRASH_SEEDS=$(or $(CRASH_SEEDS),1:201) $<
+drill: $(B)/tests/sim/drill ## The four crash points of a move of 512 GiB: who has the authority, and what becomes of it
+	@$<
+
 .PHONY: model
 model: $(B)/tests/model/check ## The protocol's model, and that each of its mutants is caught (2 GB of memory)
 	$<
@@ -307,6 +316,13 @@ CHAOS_MINUTES ?= 5
 SEED ?=
 chaos: all ## Pairs of faults on real servers for CHAOS_MINUTES (5), SEED=n chooses them; as root
 	CADASTRE_BUILD=$(CURDIR)/$(B) /usr/bin/python3 tests/chaos/chaos.py --minutes $(CHAOS_MINUTES) $(if $(SEED),--seed $(SEED))
+
+.PHONY: chaos-move chaos-move-mutants
+SEEDS_MOVE ?= 1
+chaos-move: all tests-build ## Movements of shardkv, each stage broken by each fault; SEED=n, SEEDS_MOVE=n; as root
+	CADASTRE_BUILD=$(CURDIR)/$(B) /usr/bin/python3 tests/chaos/movement.py --seeds $(SEEDS_MOVE) $(if $(SEED),--seed $(SEED))
+chaos-move-mutants: all tests-build ## That chaos-move sees a build without one of its safeguards; as root
+	/usr/bin/python3 tests/chaos/movement_mutants.py
 
 .PHONY: contract contract-lint contract-selftest
 contract: all ## openapi.yaml against its ruleset, its examples and a live server

@@ -36,7 +36,9 @@ _taken = set()
 
 def free_port():
     """A loopback port nobody has, outside the range that connections take theirs from, so that it stays free."""
-    for port in range(20000 + os.getpid() % 5000, 32000):
+    first = os.getpid() * 97 % 12000  # programs that begin together begin far from each other
+    for at in range(12000):
+        port = 20000 + (first + at) % 12000
         if port in _taken:
             continue
         with socket.socket() as s:

@@ -14,7 +14,7 @@ from cluster import Cluster, Server
 
 CLONE_NEWNET = 0x40000000
 NET = "10.77.0"
-CLIENT = f"{NET}.254"
+CLIENT, SECOND = f"{NET}.254", f"{NET}.253"
 CHAIN = "FAULTS"
 _state = {"inside": False}
 
@@ -41,6 +41,13 @@ def why_not():
     return None
 
 
+def second_address():
+    """Another address of the bridge, for a client that is cut off apart from the others."""
+    _enter()
+    run("ip", "addr", "replace", f"{SECOND}/24", "dev", "br0")
+    return SECOND
+
+
 def _remove_stale():
     """Those of runs that were killed: a name holds its process's id."""
     for path in pathlib.Path("/run/netns").glob("cad[0-9]*-*"):
@@ -63,12 +70,11 @@ def _enter():
     run("ip", "link", "set", "br0", "up")
 
 
-class NetServer(Server):
-    def __init__(self, number, directory, flags):
-        super().__init__(number, directory, flags)
-        self.host = f"{NET}.{number}"
-        self.api_port, self.raft_port = 7400, 7401
-        self.url = f"http://{self.host}:{self.api_port}"
+class Space:
+    """A process's network namespace, with an address on the bridge, and faults on what arrives there."""
+
+    def open_space(self, number):
+        self.number, self.host = number, f"{NET}.{number}"
         self.space = f"cad{os.getpid()}-{number}"
         # It must not outlive the test, not even one that is killed.
         self.prefix = ("ip", "netns", "exec", self.space, "setpriv", "--pdeathsig", "KILL")
@@ -88,7 +94,7 @@ class NetServer(Server):
 
     def remove(self):
         if self.space is not None:
-            run("ip", "link", "del", f"v{self.id}", check=False)
+            run("ip", "link", "del", f"v{self.number}", check=False)
             run("ip", "netns", "del", self.space, check=False)
             self.space = None
 
@@ -120,6 +126,14 @@ class NetServer(Server):
 
     def heal(self):
         self.inside("iptables", "-w", "-F", CHAIN)
+
+
+class NetServer(Space, Server):
+    def __init__(self, number, directory, flags):
+        super().__init__(number, directory, flags)
+        self.open_space(number)
+        self.api_port, self.raft_port = 7400, 7401
+        self.url = f"http://{self.host}:{self.api_port}"
 
 
 class NetCluster(Cluster):

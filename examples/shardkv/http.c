@@ -4,12 +4,13 @@
  *   PUT  /kv?keyspace&partition&epoch&key&id   the value is the body; id names the mutation
  *   GET  /kv?keyspace&partition&epoch&key
  *   POST /follow?…                             what a primary sends to the other copies
- *   GET  /changes?…                            what the destination of a move pulls
+ *   GET  /changes?…, /snapshot?…, /chunk?…     what a copy pulls that is made, or made anew
  *   GET  /state?keyspace&partition             role, positions and the invariants, counted afresh
+ *   GET  /about                                the version of the files' schema
  *
  * A request carries the epoch that it was routed by. Another one than the node's is answered with
  * 421 and the epoch that the node knows. */
-#include "examples/shardkv/move.h"
+#include "examples/shardkv/transfer.h"
 
 #include <arpa/inet.h>
 #include <inttypes.h>
@@ -61,18 +62,22 @@ refuse_outcome(struct request *r, enum outcome o, uint64_t partition, const stru
     switch (o) {
     case MISSING:
         return refuse(r, 404, "there is no such key");
+    case GAP:
+        return refuse(r, 410, "that is gone: begin with a snapshot");
     case NOT_NOW:
         return answer(r, 503, json_pack("{s:s,s:b}", "error", "not now", "applied", 0));
     case UNKNOWN:
         return refuse(r, 503, "outcome unknown");
     case WRONG_EPOCH:
+    case WRONG_RANGE:
     case ELSEWHERE:
     case DONE:
         break;
     }
     return answer(r, 421,
-                  json_pack("{s:s,s:I,s:I}", "error", "another epoch", "partition",
-                            (json_int_t)partition, "epoch", (json_int_t)known));
+                  json_pack("{s:s,s:I,s:I}", "error",
+                            o == WRONG_RANGE ? "outside of the range" : "another epoch",
+                            "partition", (json_int_t)partition, "epoch", (json_int_t)known));
 }
 
 /* --- parameters --- */
@@ -149,19 +154,19 @@ static enum MHD_Result put_kv(struct request *r)
 static enum MHD_Result get_kv(struct request *r)
 {
     struct about a;
-    char *value = NULL;
-    uint64_t position = 0;
+    struct value v = {.text = NULL};
     if (!read_about(r, &a, true)) {
         return refuse(r, 400, "keyspace, partition, epoch and key are wanted");
     }
-    enum outcome o = a.part != NULL ? node_read(r->node, a.part, a.epoch, a.key, &value, &position)
-                                    : WRONG_EPOCH;
+    enum outcome o = a.part != NULL ? node_read(r->node, a.part, a.epoch, a.key, &v) : WRONG_EPOCH;
     if (o != DONE) {
+        free(v.text);
         return refuse_outcome(r, o, a.partition, a.part);
     }
-    json_t *json = json_pack("{s:s,s:I,s:I}", "value", value, "position", (json_int_t)position,
-                             "epoch", (json_int_t)a.epoch);
-    free(value);
+    json_t *json =
+        json_pack("{s:s,s:I,s:I,s:b}", "value", v.text, "position", (json_int_t)v.position, "epoch",
+                  (json_int_t)a.epoch, "stale", v.stale);
+    free(v.text);
     return answer(r, 200, json);
 }
 
@@ -176,12 +181,13 @@ static enum MHD_Result post_follow(struct request *r)
     enum MHD_Result result;
     if (!read_about(r, &a, false) || !number_of(r, "session", &session) ||
         !number_of(r, "start", &b.start) || !number_of(r, "after", &b.after) ||
-        !number_of(r, "after_epoch", &b.after_epoch) ||
-        !peer_read_changes(json, &changes, &b.count) ||
+        !number_of(r, "after_epoch", &b.after_epoch) || !number_of(r, "base", &b.base) ||
+        !number_of(r, "last", &b.last) || !peer_read_changes(json, &changes, &b.count) ||
         (b.count > 0 && changes[0].position != b.after + 1)) {
         result = refuse(r, 400, "not what a primary sends");
     } else {
         b.epoch = a.epoch;
+        b.origin = text_of(r, "origin");
         b.changes = changes;
         enum outcome o =
             a.part != NULL ? node_follow(r->node, a.part, session, &b, &position) : WRONG_EPOCH;
@@ -195,30 +201,74 @@ static enum MHD_Result post_follow(struct request *r)
     return result;
 }
 
-static enum MHD_Result get_changes(struct request *r)
+/* Takes over the text. One that is damaged on purpose has the checksum of what it was. */
+static enum MHD_Result send_text(struct request *r, char *text, uint64_t lag)
 {
-    struct about a;
-    uint64_t after, epoch_at, upto;
-    char sum[17];
-    if (!read_about(r, &a, false) || !number_of(r, "after", &after) ||
-        !number_of(r, "after_epoch", &epoch_at) || !number_of(r, "upto", &upto)) {
-        return refuse(r, 400, "not what a destination asks for");
-    }
-    const uint64_t theirs = epoch_at;
-    char *text = a.part != NULL ? move_changes(a.part, a.epoch, after, &epoch_at, upto) : NULL;
-    if (text == NULL && epoch_at != theirs) {
-        return answer(r, 409, json_pack("{s:I}", "epoch", (json_int_t)epoch_at));
-    }
-    if (text == NULL) {
-        return refuse_outcome(r, WRONG_EPOCH, a.partition, a.part);
+    struct node *n = r->node;
+    char sum[17], left[24];
+    transfer_checksum(text, strlen(text), sum);
+    if (n->damage > 0 && atomic_fetch_add(&n->chunks_sent, 1) % n->damage == n->damage - 1) {
+        text[0] ^= 1;
     }
     struct MHD_Response *response =
         MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE);
-    move_checksum(text, strlen(text), sum);
+    (void)snprintf(left, sizeof left, "%" PRIu64, lag);
     (void)MHD_add_response_header(response, "X-Checksum", sum);
+    (void)MHD_add_response_header(response, "X-Lag-Bytes", left);
     enum MHD_Result result = MHD_queue_response(r->connection, 200, response);
     MHD_destroy_response(response);
     return result;
+}
+
+static enum MHD_Result get_changes(struct request *r)
+{
+    struct about a;
+    struct wanted w = {.origin = text_of(r, "origin")};
+    struct sent sent = {.text = NULL};
+    if (!read_about(r, &a, false) || !number_of(r, "after", &w.after) ||
+        !number_of(r, "after_epoch", &w.after_epoch)) {
+        return refuse(r, 400, "not what a copy asks for");
+    }
+    w.epoch = a.epoch;
+    enum outcome o = a.part != NULL ? transfer_changes(a.part, &w, &sent) : WRONG_EPOCH;
+    if (o == ELSEWHERE) {
+        return answer(r, 409, json_pack("{s:I}", "epoch", (json_int_t)sent.epoch_at));
+    }
+    return sent.text != NULL ? send_text(r, sent.text, sent.lag)
+                             : refuse_outcome(r, o, a.partition, a.part);
+}
+
+/* Of a snapshot: what it is, or one chunk of it. */
+static enum MHD_Result get_part_of(struct request *r, bool chunk)
+{
+    struct about a;
+    uint64_t number = 0;
+    const char *name = text_of(r, "name");
+    char *text = NULL;
+    if (!read_about(r, &a, false) || (chunk && !number_of(r, "chunk", &number))) {
+        return refuse(r, 400, "not what a copy asks for");
+    }
+    enum outcome o = WRONG_EPOCH;
+    if (a.part != NULL) {
+        o = chunk ? transfer_chunk(r->node, a.part, a.epoch, name, number, &text)
+                  : transfer_describe(r->node, a.part, a.epoch, *name != '\0' ? name : NULL, &text);
+    }
+    return o == DONE ? send_text(r, text, 0) : refuse_outcome(r, o, a.partition, a.part);
+}
+
+static enum MHD_Result get_snapshot(struct request *r)
+{
+    return get_part_of(r, false);
+}
+
+static enum MHD_Result get_chunk(struct request *r)
+{
+    return get_part_of(r, true);
+}
+
+static enum MHD_Result get_about(struct request *r)
+{
+    return answer(r, 200, json_pack("{s:i}", "schema_version", SCHEMA_VERSION));
 }
 
 static enum MHD_Result get_state(struct request *r)
@@ -237,12 +287,14 @@ static enum MHD_Result get_state(struct request *r)
     (void)snprintf(sum, sizeof sum, "%016" PRIx64, sums.sum);
     (void)snprintf(running, sizeof running, "%016" PRIx64, sums.running);
     json_t *json =
-        json_pack("{s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:s,s:s,s:b}", "role", roles[p->role], "epoch",
-                  (json_int_t)p->epoch, "copy", (json_int_t)p->copy, "position",
+        json_pack("{s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:s,s:s,s:b,s:b}", "role", roles[p->role],
+                  "epoch", (json_int_t)p->epoch, "copy", (json_int_t)p->copy, "position",
                   (json_int_t)(open ? kv_position(p->store) : 0), "position_epoch",
-                  (json_int_t)(open ? kv_epoch(p->store) : 0), "items", (json_int_t)sums.items,
-                  "mutations", (json_int_t)sums.mutations, "sum", sum, "running", running,
-                  "may_write", cadastre_may_write(r->node->agent, p->handle, p->epoch));
+                  (json_int_t)(open ? kv_epoch(p->store) : 0), "base",
+                  (json_int_t)(open ? kv_base(p->store) : 0), "items", (json_int_t)sums.items,
+                  "mutations", (json_int_t)sums.mutations, "sum", sum, "running", running, "whole",
+                  open && !kv_incomplete(p->store), "may_write",
+                  cadastre_may_write(r->node->agent, p->handle, p->epoch));
     (void)pthread_mutex_unlock(&p->lock);
     return answer(r, 200, json);
 }
@@ -272,7 +324,10 @@ static enum MHD_Result dispatch(struct request *r, const char *method, const cha
                  {"GET", "/kv", get_kv},
                  {"POST", "/follow", post_follow},
                  {"GET", "/changes", get_changes},
-                 {"GET", "/state", get_state}};
+                 {"GET", "/snapshot", get_snapshot},
+                 {"GET", "/chunk", get_chunk},
+                 {"GET", "/state", get_state},
+                 {"GET", "/about", get_about}};
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
         if (strcmp(calls[i].method, method) == 0 && strcmp(calls[i].path, path) == 0) {
             return calls[i].call(r);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "examples/shardkv/kv.h"
+/* The file: opened, asked, deleted. */
+#include "examples/shardkv/kv_inside.h"
 
-#include <inttypes.h>
-#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,102 +11,83 @@
 #include <xxhash.h>
 
 static const char schema[] =
-    "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
+    "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; BEGIN IMMEDIATE;"
     "CREATE TABLE IF NOT EXISTS meta(one INTEGER PRIMARY KEY CHECK(one=1), copy INTEGER NOT NULL,"
-    " running INTEGER NOT NULL);"
+    " start TEXT NOT NULL, end TEXT, running INTEGER NOT NULL, base INTEGER NOT NULL,"
+    " base_epoch INTEGER NOT NULL, origin TEXT NOT NULL, install TEXT NOT NULL,"
+    " chunk INTEGER NOT NULL);"
     "CREATE TABLE IF NOT EXISTS kv(key TEXT PRIMARY KEY, value TEXT NOT NULL,"
     " position INTEGER NOT NULL) WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS log(position INTEGER PRIMARY KEY, epoch INTEGER NOT NULL,"
-    " id TEXT NOT NULL UNIQUE, key TEXT NOT NULL, value TEXT NOT NULL, old_value TEXT,"
-    " old_position INTEGER);";
-
-enum statement {
-    BEGIN,
-    COMMIT,
-    ROLLBACK,
-    META_NEW,
-    META_GET,
-    META_PUT,
-    ITEM_GET,
-    ITEM_PUT,
-    ITEM_DELETE,
-    ITEM_ALL,
-    LOG_PUT,
-    LOG_DELETE,
-    LOG_AT,
-    LOG_ID,
-    LOG_AFTER,
-    LOG_LAST,
-    LOG_COUNT,
-    SIZE,
-    STATEMENTS
-};
+    " id TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, old_value TEXT,"
+    " old_position INTEGER);"
+    "CREATE TABLE IF NOT EXISTS ids(id TEXT PRIMARY KEY, position INTEGER NOT NULL) WITHOUT ROWID;"
+    "CREATE INDEX IF NOT EXISTS ids_position ON ids(position); COMMIT;";
 
 static const char *const texts[STATEMENTS] = {
     [BEGIN] = "BEGIN IMMEDIATE",
     [COMMIT] = "COMMIT",
     [ROLLBACK] = "ROLLBACK",
-    [META_NEW] = "INSERT OR IGNORE INTO meta VALUES(1,?1,0)",
-    [META_GET] = "SELECT copy,running FROM meta",
-    [META_PUT] = "UPDATE meta SET running=?1",
+    [META_NEW] = "INSERT OR IGNORE INTO meta VALUES(1,?1,?2,?3,0,0,0,'','',0)",
+    [META_GET] = "SELECT copy,running,base,base_epoch,origin,install,chunk FROM meta"
+                 " WHERE copy=?1 AND start=?2 AND end IS ?3",
+    [META_PUT] = "UPDATE meta SET running=?1,base=?2,base_epoch=?3,origin=?4,install=?5,chunk=?6",
     [ITEM_GET] = "SELECT value,position FROM kv WHERE key=?1",
     [ITEM_PUT] = "INSERT OR REPLACE INTO kv VALUES(?1,?2,?3)",
     [ITEM_DELETE] = "DELETE FROM kv WHERE key=?1",
-    [ITEM_ALL] = "SELECT key,value,position FROM kv",
+    [ITEM_SOME] = "SELECT key,value,position FROM kv WHERE key>=?1 AND (?2 IS NULL OR key<?2)",
     [LOG_PUT] = "INSERT INTO log VALUES(?1,?2,?3,?4,?5,?6,?7)",
     [LOG_DELETE] = "DELETE FROM log WHERE position=?1",
-    [LOG_AT] = "SELECT epoch,key,value,old_value,old_position FROM log WHERE position=?1",
-    [LOG_ID] = "SELECT position FROM log WHERE id=?1",
+    [LOG_TRIM] = "DELETE FROM log WHERE position<=?1",
+    [LOG_AT] = "SELECT epoch,key,value,old_value,old_position,id FROM log WHERE position=?1",
     [LOG_AFTER] = "SELECT position,epoch,id,key,value FROM log WHERE position>?1"
                   " ORDER BY position LIMIT ?2",
     [LOG_LAST] = "SELECT position,epoch FROM log ORDER BY position DESC LIMIT 1",
     [LOG_COUNT] = "SELECT count(*) FROM log",
+    [LOG_LATE] = "SELECT count(*) FROM log WHERE position>?1 AND epoch<=?2",
+    [ID_GET] = "SELECT position FROM ids WHERE id=?1",
+    [ID_PUT] = "INSERT INTO ids VALUES(?1,?2)",
+    [ID_DELETE] = "DELETE FROM ids WHERE id=?1",
+    [ID_TRIM] = "DELETE FROM ids WHERE position<=?1",
     [SIZE] = "SELECT page_count*page_size FROM pragma_page_count,pragma_page_size",
-};
-
-struct kv {
-    sqlite3 *db;
-    sqlite3_stmt *statements[STATEMENTS];
-    uint64_t position, epoch, running; /* as of the last commit, or of the open transaction */
 };
 
 /* --- SQLite, shorter --- */
 
-static sqlite3_stmt *use(struct kv *s, enum statement which)
+sqlite3_stmt *kv_use(struct kv *s, enum statement which)
 {
     (void)sqlite3_reset(s->statements[which]);
     return s->statements[which];
 }
 
-static bool bind_u64(sqlite3_stmt *q, int at, uint64_t v)
+bool kv_bind(sqlite3_stmt *q, int at, uint64_t v)
 {
     return sqlite3_bind_int64(q, at, (sqlite3_int64)v) == SQLITE_OK;
 }
 
-/* Borrows the text until the statement is reset; NULL is NULL. */
-static bool bind_text(sqlite3_stmt *q, int at, const char *v)
+bool kv_bind_text(sqlite3_stmt *q, int at, const char *v)
 {
     return sqlite3_bind_text(q, at, v, -1, SQLITE_STATIC) == SQLITE_OK;
 }
 
-static bool done(sqlite3_stmt *q)
+bool kv_done(sqlite3_stmt *q)
 {
     bool ok = sqlite3_step(q) == SQLITE_DONE;
     (void)sqlite3_reset(q);
     return ok;
 }
 
-static uint64_t column_u64(sqlite3_stmt *q, int at)
+uint64_t kv_column(sqlite3_stmt *q, int at)
 {
     return (uint64_t)sqlite3_column_int64(q, at);
 }
 
-static const char *column_text(sqlite3_stmt *q, int at)
+const char *kv_text(sqlite3_stmt *q, int at)
 {
     return (const char *)sqlite3_column_text(q, at);
 }
 
-static uint64_t digest(const char *key, const char *value, uint64_t position)
+uint64_t kv_digest(const char *key, const char *value, uint64_t position)
 {
     XXH64_hash_t h = XXH3_64bits_withSeed(key, strlen(key), position);
     return XXH3_64bits_withSeed(value, strlen(value), h);
@@ -115,37 +95,52 @@ static uint64_t digest(const char *key, const char *value, uint64_t position)
 
 /* --- opening --- */
 
-static bool load(struct kv *s, uint64_t copy)
+static bool read_meta(struct kv *s, const struct kv_spec *spec)
 {
-    if (sqlite3_exec(s->db, schema, NULL, NULL, NULL) != SQLITE_OK) {
+    sqlite3_stmt *q = kv_use(s, META_NEW);
+    if (!kv_bind(q, 1, spec->copy) || !kv_bind_text(q, 2, spec->start) ||
+        !kv_bind_text(q, 3, spec->end) || !kv_done(q)) {
         return false;
     }
-    for (unsigned i = 0; i < STATEMENTS; i++) {
-        if (sqlite3_prepare_v2(s->db, texts[i], -1, &s->statements[i], NULL) != SQLITE_OK) {
-            return false;
-        }
+    q = kv_use(s, META_GET);
+    bool ok = kv_bind(q, 1, spec->copy) && kv_bind_text(q, 2, spec->start) &&
+              kv_bind_text(q, 3, spec->end) && sqlite3_step(q) == SQLITE_ROW;
+    if (ok) {
+        s->running = kv_column(q, 1);
+        s->position = s->base = kv_column(q, 2);
+        s->epoch = s->base_epoch = kv_column(q, 3);
+        (void)snprintf(s->origin, sizeof s->origin, "%s", kv_text(q, 4));
+        (void)snprintf(s->install, sizeof s->install, "%s", kv_text(q, 5));
+        s->chunk = kv_column(q, 6);
     }
-    sqlite3_stmt *q = use(s, META_NEW);
-    if (!bind_u64(q, 1, copy) || !done(q)) {
-        return false;
-    }
-    q = use(s, META_GET);
-    bool ok = sqlite3_step(q) == SQLITE_ROW && column_u64(q, 0) == copy;
-    s->running = column_u64(q, 1);
     (void)sqlite3_reset(q);
-    q = use(s, LOG_LAST);
-    if (sqlite3_step(q) == SQLITE_ROW) {
-        s->position = column_u64(q, 0);
-        s->epoch = column_u64(q, 1);
+    q = kv_use(s, LOG_LAST);
+    if (ok && sqlite3_step(q) == SQLITE_ROW) {
+        s->position = kv_column(q, 0);
+        s->epoch = kv_column(q, 1);
     }
     (void)sqlite3_reset(q);
     return ok;
 }
 
-struct kv *kv_open(const char *path, uint64_t copy)
+static bool load(struct kv *s, const struct kv_spec *spec)
+{
+    s->keep = KV_LOG_KEEP;
+    s->pinned = UINT64_MAX;
+    s->start = strdup(spec->start);
+    s->end = spec->end != NULL ? strdup(spec->end) : NULL;
+    bool ok = s->start != NULL && (spec->end == NULL || s->end != NULL) &&
+              sqlite3_exec(s->db, schema, NULL, NULL, NULL) == SQLITE_OK;
+    for (unsigned i = 0; ok && i < STATEMENTS; i++) {
+        ok = sqlite3_prepare_v2(s->db, texts[i], -1, &s->statements[i], NULL) == SQLITE_OK;
+    }
+    return ok && read_meta(s, spec);
+}
+
+struct kv *kv_open(const char *path, const struct kv_spec *spec)
 {
     struct kv *s = calloc(1, sizeof *s);
-    if (s != NULL && (sqlite3_open(path, &s->db) != SQLITE_OK || !load(s, copy))) {
+    if (s != NULL && (sqlite3_open(path, &s->db) != SQLITE_OK || !load(s, spec))) {
         kv_close(s);
         return NULL;
     }
@@ -159,15 +154,17 @@ void kv_close(struct kv *s)
             (void)sqlite3_finalize(s->statements[i]);
         }
         (void)sqlite3_close(s->db);
+        free(s->start);
+        free(s->end);
         free(s);
     }
 }
 
 int64_t kv_delete(const char *path)
 {
-    static const char *const ends[] = {"", "-wal", "-shm"};
+    static const char *const ends[] = {"", "-wal", "-shm", "-journal"};
     int64_t bytes = 0;
-    for (unsigned i = 0; i < 3; i++) {
+    for (unsigned i = 0; i < sizeof ends / sizeof ends[0]; i++) {
         char file[4096];
         struct stat st;
         (void)snprintf(file, sizeof file, "%s%s", path, ends[i]);
@@ -181,6 +178,14 @@ int64_t kv_delete(const char *path)
     return bytes;
 }
 
+/* --- asking --- */
+
+void kv_keep(struct kv *s, uint64_t entries, uint64_t pinned)
+{
+    s->keep = entries;
+    s->pinned = pinned;
+}
+
 uint64_t kv_position(const struct kv *s)
 {
     return s->position;
@@ -191,184 +196,49 @@ uint64_t kv_epoch(const struct kv *s)
     return s->epoch;
 }
 
+uint64_t kv_base(const struct kv *s)
+{
+    return s->base;
+}
+
+const char *kv_origin(const struct kv *s)
+{
+    return s->origin;
+}
+
 uint64_t kv_running(const struct kv *s)
 {
     return s->running;
 }
 
+bool kv_incomplete(const struct kv *s)
+{
+    return s->install[0] != '\0';
+}
+
 uint64_t kv_bytes(struct kv *s)
 {
-    sqlite3_stmt *q = use(s, SIZE);
-    uint64_t bytes = sqlite3_step(q) == SQLITE_ROW ? column_u64(q, 0) : 0;
+    sqlite3_stmt *q = kv_use(s, SIZE);
+    uint64_t bytes = sqlite3_step(q) == SQLITE_ROW ? kv_column(q, 0) : 0;
     (void)sqlite3_reset(q);
     return bytes;
 }
 
-/* --- changing, inside a transaction --- */
-
-static bool log_it(struct kv *s, const struct change *c, const char *old_value, uint64_t old)
+bool kv_in_range(const struct kv *s, const char *key)
 {
-    sqlite3_stmt *q = use(s, LOG_PUT);
-    return bind_u64(q, 1, c->position) && bind_u64(q, 2, c->epoch) && bind_text(q, 3, c->id) &&
-           bind_text(q, 4, c->key) && bind_text(q, 5, c->value) && bind_text(q, 6, old_value) &&
-           bind_u64(q, 7, old) && done(q);
+    return strcmp(key, s->start) >= 0 && (s->end == NULL || strcmp(key, s->end) < 0);
 }
-
-static bool put_item(struct kv *s, const char *key, const char *value, uint64_t position)
-{
-    sqlite3_stmt *q = use(s, ITEM_PUT);
-    s->running += digest(key, value, position);
-    return bind_text(q, 1, key) && bind_text(q, 2, value) && bind_u64(q, 3, position) && done(q);
-}
-
-static bool drop_item(struct kv *s, const char *key)
-{
-    sqlite3_stmt *q = use(s, ITEM_DELETE);
-    return bind_text(q, 1, key) && done(q);
-}
-
-static bool add(struct kv *s, const struct change *c)
-{
-    sqlite3_stmt *old = use(s, ITEM_GET);
-    int step = bind_text(old, 1, c->key) ? sqlite3_step(old) : SQLITE_ERROR;
-    bool ok;
-    if (step == SQLITE_ROW) {
-        const char *value = column_text(old, 0);
-        uint64_t position = column_u64(old, 1);
-        s->running -= digest(c->key, value, position);
-        ok = log_it(s, c, value, position);
-    } else {
-        ok = step == SQLITE_DONE && log_it(s, c, NULL, 0);
-    }
-    (void)sqlite3_reset(old);
-    ok = ok && put_item(s, c->key, c->value, c->position);
-    s->position = c->position;
-    s->epoch = c->epoch;
-    return ok;
-}
-
-/* Takes the last change back. */
-static bool undo(struct kv *s)
-{
-    sqlite3_stmt *log = use(s, LOG_AT), *gone = use(s, LOG_DELETE);
-    if (!bind_u64(log, 1, s->position) || sqlite3_step(log) != SQLITE_ROW) {
-        return false;
-    }
-    const char *key = column_text(log, 1), *old_value = column_text(log, 3);
-    uint64_t old_position = column_u64(log, 4), before = 0;
-    s->running -= digest(key, column_text(log, 2), s->position);
-    bool ok = old_value != NULL ? put_item(s, key, old_value, old_position) : drop_item(s, key);
-    (void)sqlite3_reset(log);
-    ok = ok && bind_u64(gone, 1, s->position) && done(gone);
-    s->position--;
-    ok = ok && kv_epoch_at(s, s->position, &before);
-    s->epoch = before;
-    return ok;
-}
-
-static bool undo_after(struct kv *s, uint64_t position)
-{
-    bool ok = true;
-    while (ok && s->position > position) {
-        ok = undo(s);
-    }
-    return ok;
-}
-
-/* Commits when `ok`; else nothing of the transaction stays, and `s` is as it was `before`. */
-static bool finish(struct kv *s, const struct kv *before, bool ok)
-{
-    sqlite3_stmt *q = use(s, META_PUT);
-    ok = ok && bind_u64(q, 1, s->running) && done(q) && done(use(s, COMMIT));
-    if (!ok) {
-        (void)done(use(s, ROLLBACK));
-        *s = *before;
-    }
-    return ok;
-}
-
-enum kv_result kv_put(struct kv *s,
-                      uint64_t epoch,
-                      const char *id,
-                      const char *key,
-                      const char *value,
-                      uint64_t *ret_position)
-{
-    const struct kv before = *s;
-    sqlite3_stmt *q = use(s, LOG_ID);
-    int step = bind_text(q, 1, id) ? sqlite3_step(q) : SQLITE_ERROR;
-    *ret_position = step == SQLITE_ROW ? column_u64(q, 0) : s->position + 1;
-    (void)sqlite3_reset(q);
-    if (step != SQLITE_DONE) {
-        return step == SQLITE_ROW ? KV_REPEATED : KV_IO;
-    }
-    const struct change c = {*ret_position, epoch, id, key, value};
-    bool ok = done(use(s, BEGIN)) && add(s, &c);
-    return finish(s, &before, ok) ? KV_OK : KV_IO;
-}
-
-/* One of the primary's changes: there already, or in the place of what is there, or new. */
-static bool follow_one(struct kv *s, const struct change *c)
-{
-    uint64_t epoch = 0;
-    if (c->position <= s->position) {
-        if (!kv_epoch_at(s, c->position, &epoch)) {
-            return false;
-        }
-        if (epoch == c->epoch) {
-            return true;
-        }
-        if (!undo_after(s, c->position - 1)) {
-            return false;
-        }
-    }
-    return c->position == s->position + 1 && add(s, c);
-}
-
-/* Entries of earlier epochs past the start of this one are not in the primary's log. */
-static bool cut(struct kv *s, const struct kv_batch *b)
-{
-    bool ok = true;
-    while (ok && s->position > b->start && s->epoch < b->epoch) {
-        ok = undo(s);
-    }
-    return ok;
-}
-
-enum kv_result kv_follow(struct kv *s, const struct kv_batch *b, uint64_t *ret_position)
-{
-    const struct kv before = *s;
-    uint64_t epoch = 0;
-    bool ok = done(use(s, BEGIN)) && cut(s, b);
-    bool elsewhere = b->after > s->position;
-    if (ok && !elsewhere) {
-        ok = kv_epoch_at(s, b->after, &epoch);
-        elsewhere = epoch != b->after_epoch;
-        if (ok && elsewhere) {
-            ok = undo_after(s, b->after - 1); /* entry 0 is the same everywhere */
-        }
-    }
-    for (unsigned i = 0; ok && !elsewhere && i < b->count; i++) {
-        ok = follow_one(s, &b->changes[i]);
-    }
-    *ret_position = elsewhere ? s->position : b->after + b->count;
-    if (!finish(s, &before, ok)) {
-        return KV_IO;
-    }
-    return elsewhere ? KV_ELSEWHERE : KV_OK;
-}
-
-/* --- reading --- */
 
 bool kv_epoch_at(struct kv *s, uint64_t position, uint64_t *ret_epoch)
 {
-    sqlite3_stmt *q = use(s, LOG_AT);
+    sqlite3_stmt *q = kv_use(s, LOG_AT);
     *ret_epoch = 0;
-    if (position == 0) {
+    if (position == s->base) {
+        *ret_epoch = s->base_epoch;
         return true;
     }
-    bool ok = bind_u64(q, 1, position) && sqlite3_step(q) == SQLITE_ROW;
-    *ret_epoch = ok ? column_u64(q, 0) : 0;
+    bool ok = kv_bind(q, 1, position) && sqlite3_step(q) == SQLITE_ROW;
+    *ret_epoch = ok ? kv_column(q, 0) : 0;
     (void)sqlite3_reset(q);
     return ok;
 }
@@ -379,24 +249,33 @@ bool kv_changes(struct kv *s,
                 void (*fn)(void *arg, const struct change *c),
                 void *arg)
 {
-    sqlite3_stmt *q = use(s, LOG_AFTER);
-    int step = bind_u64(q, 1, after) && bind_u64(q, 2, max) ? SQLITE_ROW : SQLITE_ERROR;
+    sqlite3_stmt *q = kv_use(s, LOG_AFTER);
+    int step = kv_bind(q, 1, after) && kv_bind(q, 2, max) ? SQLITE_ROW : SQLITE_ERROR;
     while (step == SQLITE_ROW && (step = sqlite3_step(q)) == SQLITE_ROW) {
-        const struct change c = {column_u64(q, 0), column_u64(q, 1), column_text(q, 2),
-                                 column_text(q, 3), column_text(q, 4)};
+        const struct change c = {kv_column(q, 0), kv_column(q, 1), kv_text(q, 2), kv_text(q, 3),
+                                 kv_text(q, 4)};
         fn(arg, &c);
     }
     (void)sqlite3_reset(q);
     return step == SQLITE_DONE;
 }
 
+uint64_t kv_late(struct kv *s, uint64_t epoch, uint64_t position)
+{
+    sqlite3_stmt *q = kv_use(s, LOG_LATE);
+    bool ok = kv_bind(q, 1, position) && kv_bind(q, 2, epoch) && sqlite3_step(q) == SQLITE_ROW;
+    uint64_t count = ok ? kv_column(q, 0) : 0;
+    (void)sqlite3_reset(q);
+    return count;
+}
+
 char *kv_get(struct kv *s, const char *key, uint64_t *ret_position)
 {
-    sqlite3_stmt *q = use(s, ITEM_GET);
+    sqlite3_stmt *q = kv_use(s, ITEM_GET);
     char *value = NULL;
-    if (bind_text(q, 1, key) && sqlite3_step(q) == SQLITE_ROW) {
-        value = strdup(column_text(q, 0));
-        *ret_position = column_u64(q, 1);
+    if (kv_bind_text(q, 1, key) && sqlite3_step(q) == SQLITE_ROW) {
+        value = strdup(kv_text(q, 0));
+        *ret_position = kv_column(q, 1);
     }
     (void)sqlite3_reset(q);
     return value;
@@ -404,17 +283,25 @@ char *kv_get(struct kv *s, const char *key, uint64_t *ret_position)
 
 bool kv_sums(struct kv *s, struct kv_sums *ret_sums)
 {
+    return kv_sums_of(s, "", NULL, ret_sums);
+}
+
+bool kv_sums_of(struct kv *s, const char *start, const char *end, struct kv_sums *ret_sums)
+{
     struct kv_sums sums = {.running = s->running};
-    sqlite3_stmt *q = use(s, ITEM_ALL);
-    int step;
+    sqlite3_stmt *q = kv_use(s, ITEM_SOME);
+    int step = kv_bind_text(q, 1, start) && kv_bind_text(q, 2, end) ? SQLITE_ROW : SQLITE_ERROR;
+    if (step == SQLITE_ERROR) {
+        return false;
+    }
     while ((step = sqlite3_step(q)) == SQLITE_ROW) {
         sums.items++;
-        sums.sum += digest(column_text(q, 0), column_text(q, 1), column_u64(q, 2));
+        sums.sum += kv_digest(kv_text(q, 0), kv_text(q, 1), kv_column(q, 2));
     }
     (void)sqlite3_reset(q);
-    q = use(s, LOG_COUNT);
+    q = kv_use(s, LOG_COUNT);
     bool ok = step == SQLITE_DONE && sqlite3_step(q) == SQLITE_ROW;
-    sums.mutations = ok ? column_u64(q, 0) : 0;
+    sums.mutations = ok ? s->base + kv_column(q, 0) : 0;
     (void)sqlite3_reset(q);
     *ret_sums = sums;
     return ok;

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shardkv-load: writers that route by libcadastre, and keep account.
  *
- *     shardkv-load ENDPOINTS KEYSPACE [WRITERS [KEYS [SECONDS [RECORDS]]]]
+ *     shardkv-load ENDPOINTS KEYSPACE [WRITERS [KEYS [SECONDS [RECORDS [CITIES]]]]]
  *
  * Every writer has keys of its own and writes 1, 2, 3, … to each. A write is sent again, under the
- * same mutation id, until it is acknowledged. RECORDS gets a line of JSON for each acknowledged
- * write, with true time (CLOCK_BOOTTIME, ns). At the end every key is read back: it must hold the
- * last number that was acknowledged. The summary is on stdout; exit 1 when a write was lost, a
- * stale one accepted, or one could not be settled. */
+ * same mutation id, until it is acknowledged. RECORDS ("-": none) gets a line of JSON for each
+ * acknowledged write, with true time (CLOCK_BOOTTIME, ns). CITIES is a file of keys with weights,
+ * as examples/data/cities.tsv; then KEYS does not count. At the end every key that was written is
+ * read back: it must hold the last number that was acknowledged. The summary is a line of JSON on
+ * stdout, which README.md describes; exit 1 when a write was lost, a stale one accepted, or one
+ * could not be settled. */
+#include "examples/shardkv/load.h"
 #include "client/cadastre.h"
 
 #include <curl/curl.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -23,31 +23,24 @@
 enum {
     WRITERS_MAX = 64,
     KEYS_MAX = 1024,
-    PARTS = 4096,
-    KEY_SIZE = 32,
     TRY_MS = 7000, /* longer than a node takes to say that it does not know */
     ROUTE_MS = 500,
-    PAUSE_MS = 10,
-    SETTLE_S = 60 /* for the last writes and the reads */
-};
-
-/* What all writers know of a partition. */
-struct seen {
-    uint64_t partition;
-    uint64_t epoch;           /* the highest that something was acknowledged at */
-    uint64_t acknowledged_ns; /* when, last */
+    PAUSE_MS = 2,
+    SETTLE_S = 60, /* for the last writes and the reads */
+    URL_SIZE = 4096
 };
 
 struct load {
     struct cadastre_router *router;
     const char *keyspace;
-    unsigned keys;
+    uint64_t run; /* part of every mutation id: runs don't take each other's for their own */
     uint64_t end_ns, give_up_ns;
-    FILE *records;
-    pthread_mutex_t lock; /* guards the records and what follows */
-    struct seen seen[PARTS];
-    uint64_t pause_ns, hops_max;
-    _Atomic uint64_t writes, redirects, unknown, stale, lost, unsettled;
+    struct account account;
+};
+
+struct written {
+    uint64_t last;      /* acknowledged */
+    uint64_t partition; /* by this one */
 };
 
 struct writer {
@@ -55,7 +48,8 @@ struct writer {
     unsigned number;
     CURL *curl;
     pthread_t thread;
-    uint64_t last[KEYS_MAX]; /* acknowledged, by key */
+    struct keys keys;
+    struct written *written; /* owns; by key */
 };
 
 struct reply {
@@ -137,107 +131,64 @@ static bool find(struct load *l, const char *key, struct cadastre_route *ret_rou
 
 /* Anything but an answer that settles it: looks again where the key is. */
 static void look_again(struct load *l,
-                       const char *key,
+                       const struct record *r,
                        const struct cadastre_route *route,
                        long status,
                        const json_t *json)
 {
+    const char *key = r->key;
     uint64_t known = status == 421 ? member(json, "epoch") : 0;
-    atomic_fetch_add(status == 421 ? &l->redirects : &l->unknown, 1);
-    (void)cadastre_router_stale(l->router, key, strlen(key), route->epoch, known, ROUTE_MS);
+    bool refused = status == 421 || json_is_false(json_object_get(json, "applied"));
+    account_no(&l->account, route->partition, r->begun, refused);
+    /* "Not now" is not elsewhere; and a node that knows less than the route will hear of it. */
+    bool not_now = refused && status != 421;
+    if (!not_now && (known == 0 || known >= route->epoch)) {
+        (void)cadastre_router_stale(l->router, key, strlen(key), route->epoch, known, ROUTE_MS);
+    }
     pause_ms(PAUSE_MS);
-}
-
-/* --- keeping account --- */
-
-/* With the lock; NULL when there are too many. */
-static struct seen *seen_of(struct load *l, uint64_t partition)
-{
-    for (unsigned i = 0; i < PARTS; i++) {
-        struct seen *s = &l->seen[(partition + i) % PARTS];
-        if (s->partition == partition || s->partition == 0) {
-            s->partition = partition;
-            return s;
-        }
-    }
-    return NULL;
-}
-
-/* The highest epoch that the partition has acknowledged something at, before a write is sent. */
-static uint64_t floor_of(struct load *l, uint64_t partition)
-{
-    (void)pthread_mutex_lock(&l->lock);
-    struct seen *s = seen_of(l, partition);
-    uint64_t epoch = s != NULL ? s->epoch : 0;
-    (void)pthread_mutex_unlock(&l->lock);
-    return epoch;
-}
-
-struct record {
-    const char *node, *key, *id;
-    uint64_t partition, epoch, position, sequence;
-    uint64_t begun, sent, acknowledged; /* first sent, last sent, answered */
-    uint64_t floor;
-    unsigned hops;
-};
-
-static void account(struct load *l, const struct record *r)
-{
-    (void)pthread_mutex_lock(&l->lock);
-    struct seen *s = seen_of(l, r->partition);
-    if (s != NULL) {
-        /* How long the partition had acknowledged nothing while this one waited. */
-        uint64_t from = s->acknowledged_ns > r->begun ? s->acknowledged_ns : r->begun;
-        uint64_t pause = r->acknowledged > from ? r->acknowledged - from : 0;
-        l->pause_ns = pause > l->pause_ns ? pause : l->pause_ns;
-        s->acknowledged_ns =
-            r->acknowledged > s->acknowledged_ns ? r->acknowledged : s->acknowledged_ns;
-        s->epoch = r->epoch > s->epoch ? r->epoch : s->epoch;
-    }
-    l->hops_max = r->hops > l->hops_max ? r->hops : l->hops_max;
-    if (r->epoch < r->floor) {
-        atomic_fetch_add(&l->stale, 1); /* after a later epoch had been in force */
-    }
-    if (l->records != NULL) {
-        (void)fprintf(l->records,
-                      "{\"node\":\"%s\",\"partition\":%" PRIu64 ",\"key\":\"%s\",\"epoch\":%" PRIu64
-                      ",\"position\":%" PRIu64 ",\"sequence\":%" PRIu64 ",\"id\":\"%s\""
-                      ",\"begun\":%" PRIu64 ",\"sent\":%" PRIu64 ",\"acknowledged\":%" PRIu64
-                      ",\"hops\":%u}\n",
-                      r->node, r->partition, r->key, r->epoch, r->position, r->sequence, r->id,
-                      r->begun, r->sent, r->acknowledged, r->hops);
-    }
-    (void)pthread_mutex_unlock(&l->lock);
-    atomic_fetch_add(&l->writes, 1);
 }
 
 /* --- writing and reading back --- */
 
-static void put_key(const struct writer *w, unsigned k, char *out)
+static bool put_url(const struct writer *w,
+                    const struct cadastre_route *route,
+                    const char *key,
+                    const char *id,
+                    char *out)
 {
-    (void)snprintf(out, KEY_SIZE, "%c%02u-%03u", (char)('a' + k % 26), w->number, k);
+    char *key_text = curl_easy_escape(w->curl, key, 0), *id_text = curl_easy_escape(w->curl, id, 0);
+    bool ok = key_text != NULL && id_text != NULL;
+    if (ok) {
+        (void)snprintf(
+            out, URL_SIZE,
+            "http://%s/kv?keyspace=%s&partition=%" PRIu64 "&epoch=%" PRIu64 "&key=%s&id=%s",
+            route->address, w->load->keyspace, route->partition, route->epoch, key_text, id_text);
+    }
+    curl_free(key_text);
+    curl_free(id_text);
+    return ok;
 }
 
 /* Until it is acknowledged; false when time is up first. */
-static bool write_one(struct writer *w, unsigned k, uint64_t sequence)
+static bool write_one(struct writer *w, size_t k, uint64_t sequence)
 {
     struct load *l = w->load;
     struct cadastre_route route;
-    char key[KEY_SIZE], id[64], value[24], url[1024];
-    put_key(w, k, key);
-    (void)snprintf(id, sizeof id, "%s-%" PRIu64, key, sequence);
+    const char *key = w->keys.texts[k];
+    char id[64], value[24], url[URL_SIZE];
+    (void)snprintf(id, sizeof id, "%" PRIx64 "-%u-%zu-%" PRIu64, l->run, w->number, k, sequence);
     (void)snprintf(value, sizeof value, "%" PRIu64, sequence);
-    struct record r = {.key = key, .id = id, .sequence = sequence, .begun = now_ns()};
+    struct record r = {.key = key,
+                       .id = id,
+                       .sequence = sequence,
+                       .begun = now_ns(),
+                       .before = w->written[k].partition};
     while (now_ns() < l->give_up_ns) {
         json_t *json;
-        if (!find(l, key, &route)) {
+        if (!find(l, key, &route) || !put_url(w, &route, key, id, url)) {
             continue;
         }
-        (void)snprintf(url, sizeof url,
-                       "http://%s/kv?keyspace=%s&partition=%" PRIu64 "&epoch=%" PRIu64
-                       "&key=%s&id=%s",
-                       route.address, l->keyspace, route.partition, route.epoch, key, id);
-        r.floor = floor_of(l, route.partition);
+        r.floor = account_floor(&l->account, route.partition);
         r.sent = now_ns();
         long status = request(w, url, value, &json);
         r.acknowledged = now_ns();
@@ -247,30 +198,29 @@ static bool write_one(struct writer *w, unsigned k, uint64_t sequence)
             r.partition = route.partition;
             r.epoch = member(json, "epoch");
             r.position = member(json, "position");
-            account(l, &r);
+            account_write(&l->account, &r);
             json_decref(json);
+            w->written[k] = (struct written){sequence, route.partition};
             return true;
         }
-        look_again(l, key, &route, status, json);
+        look_again(l, &r, &route, status, json);
         json_decref(json);
     }
     return false;
 }
 
-static bool read_one(struct writer *w, unsigned k, uint64_t *ret_value)
+static bool read_one(struct writer *w, size_t k, uint64_t *ret_value)
 {
     struct load *l = w->load;
     struct cadastre_route route;
-    char key[KEY_SIZE], url[1024];
-    put_key(w, k, key);
+    const char *key = w->keys.texts[k];
+    const struct record r = {.key = key, .begun = now_ns()};
+    char url[URL_SIZE];
     while (now_ns() < l->give_up_ns) {
         json_t *json;
-        if (!find(l, key, &route)) {
+        if (!find(l, key, &route) || !put_url(w, &route, key, "", url)) {
             continue;
         }
-        (void)snprintf(url, sizeof url,
-                       "http://%s/kv?keyspace=%s&partition=%" PRIu64 "&epoch=%" PRIu64 "&key=%s",
-                       route.address, l->keyspace, route.partition, route.epoch, key);
         long status = request(w, url, NULL, &json);
         if (status == 200 || status == 404) {
             const char *text = json_string_value(json_object_get(json, "value"));
@@ -278,7 +228,7 @@ static bool read_one(struct writer *w, unsigned k, uint64_t *ret_value)
             json_decref(json);
             return true;
         }
-        look_again(l, key, &route, status, json);
+        look_again(l, &r, &route, status, json);
         json_decref(json);
     }
     return false;
@@ -289,11 +239,11 @@ static void *run_writer(void *arg)
     struct writer *w = arg;
     struct load *l = w->load;
     bool settled = true;
-    for (unsigned k = 0; settled && now_ns() < l->end_ns; k = (k + 1) % l->keys) {
-        settled = write_one(w, k, w->last[k] + 1);
-        w->last[k] += settled;
+    while (settled && now_ns() < l->end_ns) {
+        size_t k = keys_choose(&w->keys);
+        settled = write_one(w, k, w->written[k].last + 1);
     }
-    atomic_fetch_add(&l->unsettled, !settled);
+    atomic_fetch_add(&l->account.unsettled, !settled);
     return NULL;
 }
 
@@ -301,16 +251,15 @@ static void *run_writer(void *arg)
 static void *run_reader(void *arg)
 {
     struct writer *w = arg;
-    for (unsigned k = 0; k < w->load->keys; k++) {
-        uint64_t value = 0;
-        if (w->last[k] > 0 && !read_one(w, k, &value)) {
-            atomic_fetch_add(&w->load->unsettled, 1);
-        } else if (value != w->last[k]) {
-            atomic_fetch_add(&w->load->lost, 1);
+    for (size_t k = 0; k < w->keys.count; k++) {
+        uint64_t value = 0, last = w->written[k].last;
+        if (last > 0 && !read_one(w, k, &value)) {
+            atomic_fetch_add(&w->load->account.unsettled, 1);
+        } else if (value != last) {
+            atomic_fetch_add(&w->load->account.lost, 1);
             (void)fprintf(stderr,
-                          "shardkv-load: key %u of writer %u holds %" PRIu64
-                          ", acknowledged was %" PRIu64 "\n",
-                          k, w->number, value, w->last[k]);
+                          "shardkv-load: %s holds %" PRIu64 ", acknowledged was %" PRIu64 "\n",
+                          w->keys.texts[k], value, last);
         }
     }
     return NULL;
@@ -337,59 +286,69 @@ static unsigned number(int argc, char **argv, int at, unsigned fallback, unsigne
     return v == 0 ? fallback : v > max ? max : (unsigned)v;
 }
 
-static int summarise(struct load *l)
+struct wishes {
+    unsigned writers, keys, seconds;
+    const char *cities; /* NULL: made-up keys */
+};
+
+static bool prepare(struct load *l, const struct wishes *o, struct writer *writers)
 {
-    (void)printf("{\"writes\":%" PRIu64 ",\"redirects\":%" PRIu64 ",\"unknown\":%" PRIu64
-                 ",\"hops_max\":%" PRIu64 ",\"pause_ms\":%" PRIu64 ",\"lost\":%" PRIu64
-                 ",\"stale\":%" PRIu64 ",\"unsettled\":%" PRIu64 "}\n",
-                 atomic_load(&l->writes), atomic_load(&l->redirects), atomic_load(&l->unknown),
-                 l->hops_max, l->pause_ns / 1000000, atomic_load(&l->lost), atomic_load(&l->stale),
-                 atomic_load(&l->unsettled));
-    bool good = atomic_load(&l->lost) + atomic_load(&l->stale) + atomic_load(&l->unsettled) == 0;
-    return good && fflush(stdout) == 0 ? 0 : 1;
+    bool ok = true;
+    for (unsigned i = 0; ok && i < o->writers; i++) {
+        struct writer *w = &writers[i];
+        *w = (struct writer){.load = l, .number = i, .curl = curl_easy_init()};
+        ok = w->curl != NULL && (o->cities != NULL ? keys_read(&w->keys, o->cities, i, o->writers)
+                                                   : keys_make(&w->keys, i, o->keys));
+        w->written = ok ? calloc(w->keys.count, sizeof *w->written) : NULL;
+        ok = w->written != NULL;
+    }
+    return ok;
 }
 
-static int run(struct load *l, unsigned count, unsigned seconds)
+static int run(struct load *l, const struct wishes *o)
 {
     static struct writer writers[WRITERS_MAX];
-    for (unsigned i = 0; i < count; i++) {
-        writers[i] = (struct writer){.load = l, .number = i, .curl = curl_easy_init()};
-        if (writers[i].curl == NULL) {
-            return 1;
-        }
-    }
-    l->end_ns = now_ns() + (uint64_t)seconds * 1000000000;
+    bool ok = prepare(l, o, writers);
+    l->end_ns = now_ns() + (uint64_t)o->seconds * 1000000000;
     l->give_up_ns = l->end_ns + (uint64_t)SETTLE_S * 1000000000;
-    bool ran = run_all(writers, count, run_writer) && run_all(writers, count, run_reader);
-    for (unsigned i = 0; i < count; i++) {
+    ok = ok && run_all(writers, o->writers, run_writer) && run_all(writers, o->writers, run_reader);
+    for (unsigned i = 0; i < o->writers; i++) {
         curl_easy_cleanup(writers[i].curl);
+        keys_free(&writers[i].keys);
+        free(writers[i].written);
     }
-    int code = summarise(l);
-    return ran ? code : 1;
+    bool good = account_summarise(&l->account);
+    return ok && good && fflush(stdout) == 0 ? 0 : 1;
 }
 
 int main(int argc, char **argv)
 {
-    static struct load l = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    static struct load l = {.account.lock = PTHREAD_MUTEX_INITIALIZER};
     struct cadastre_error e;
     if (argc < 3) {
-        (void)fputs("usage: shardkv-load ENDPOINTS KEYSPACE [WRITERS [KEYS [SECONDS [RECORDS]]]]\n",
+        (void)fputs("usage: shardkv-load ENDPOINTS KEYSPACE"
+                    " [WRITERS [KEYS [SECONDS [RECORDS [CITIES]]]]]\n",
                     stderr);
         return 2;
     }
     (void)curl_global_init(CURL_GLOBAL_DEFAULT);
     const struct cadastre_router_options o = {.endpoints = argv[1], .keyspace = argv[2]};
+    const struct wishes wishes = {.writers = number(argc, argv, 3, 4, WRITERS_MAX),
+                                  .keys = number(argc, argv, 4, 8, KEYS_MAX),
+                                  .seconds = number(argc, argv, 5, 5, 3600),
+                                  .cities = argc > 7 ? argv[7] : NULL};
+    bool records = argc > 6 && strcmp(argv[6], "-") != 0;
+    l.run = now_ns();
     l.keyspace = argv[2];
-    l.keys = number(argc, argv, 4, 8, KEYS_MAX);
-    l.records = argc > 6 ? fopen(argv[6], "w") : NULL;
+    l.account.records = records ? fopen(argv[6], "w") : NULL;
     l.router = cadastre_router_new(&o, &e);
-    if (l.router == NULL || (argc > 6 && l.records == NULL)) {
+    if (l.router == NULL || (records && l.account.records == NULL)) {
         (void)fprintf(stderr, "shardkv-load: %s\n",
                       l.router == NULL ? e.detail : "RECORDS can't be written");
         return 2;
     }
-    int code = run(&l, number(argc, argv, 3, 4, WRITERS_MAX), number(argc, argv, 5, 5, 3600));
-    if (l.records != NULL && fclose(l.records) != 0) {
+    int code = run(&l, &wishes);
+    if (l.account.records != NULL && fclose(l.account.records) != 0) {
         code = 1;
     }
     cadastre_router_free(l.router);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shardkv ENDPOINTS NODE ADDRESS DATA_DIR [HEARTBEAT_MS]: a node that serves until SIGTERM. */
+/* shardkv ENDPOINTS NODE ADDRESS DATA_DIR [HEARTBEAT_MS [LABEL=VALUE …]]: a node that serves until
+ * SIGTERM. Labels such as region, zone and rack say where it stands. */
 #include "examples/shardkv/replicate.h"
 
 #include <curl/curl.h>
@@ -7,9 +8,10 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
-enum { STOP_MS = 5000 };
+enum { STOP_MS = 5000, LABELS_MAX = 16 };
 
 static void wait_for_signal(void)
 {
@@ -68,23 +70,61 @@ static int serve(struct node *n, const char *address)
     return 0;
 }
 
+/* What tests set: how long the log is, how much room there is, and which chunks are damaged. */
+static uint64_t from_environment(const char *name, uint64_t fallback)
+{
+    const char *v = getenv(name);
+    return v != NULL ? strtoull(v, NULL, 10) : fallback;
+}
+
+/* NAME=VALUE, into which it cuts. False: it is none. */
+static bool read_label(char *text, struct cadastre_label *ret)
+{
+    char *value = strchr(text, '=');
+    if (value == NULL) {
+        return false;
+    }
+    *value++ = '\0';
+    *ret = (struct cadastre_label){text, value};
+    return true;
+}
+
+static int usage(void)
+{
+    (void)fputs("usage: shardkv ENDPOINTS NODE ADDRESS DATA_DIR [HEARTBEAT_MS [LABEL=VALUE …]]\n",
+                stderr);
+    return 2;
+}
+
 int main(int argc, char **argv)
 {
-    if (argc < 5 || argc > 6) {
-        (void)fputs("usage: shardkv ENDPOINTS NODE ADDRESS DATA_DIR [HEARTBEAT_MS]\n", stderr);
-        return 2;
+    struct cadastre_label labels[LABELS_MAX];
+    int label_count = argc > 6 ? argc - 6 : 0;
+    if (argc < 5 || label_count > LABELS_MAX) {
+        return usage();
+    }
+    for (int i = 0; i < label_count; i++) {
+        if (!read_label(argv[6 + i], &labels[i])) {
+            return usage();
+        }
     }
     block_signals();
     (void)curl_global_init(CURL_GLOBAL_DEFAULT);
     (void)mkdir(argv[4], 0700);
     struct node n = {.data_dir = argv[4],
                      .endpoints = argv[1],
+                     .address = argv[3],
+                     .log_keep = from_environment("SHARDKV_LOG_KEEP", KV_LOG_KEEP),
+                     .free_bytes = from_environment("SHARDKV_FREE_BYTES", UINT64_MAX),
+                     .damage = from_environment("SHARDKV_DAMAGE", 0),
                      .lock = PTHREAD_MUTEX_INITIALIZER,
                      .changed = PTHREAD_COND_INITIALIZER};
     struct cadastre_error e;
     struct cadastre_agent_options o = {.endpoints = argv[1],
                                        .node = argv[2],
                                        .address = argv[3],
+                                       .labels = labels,
+                                       .label_count = (size_t)label_count,
                                        .data_dir = argv[4],
                                        .heartbeat_ms = argc > 5 ? strtoul(argv[5], NULL, 10) : 0,
                                        .callbacks = node_callbacks,

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The snapshot of this store is its log up to a position: what is there never changes while the
- * epoch lasts. D pulls it in chunks of PEER_BATCH changes, each with its checksum, and then what
- * came since. From DUAL_WRITE on, D is in must_have, so that replicate() gives it every write.
+/* D pulls S's snapshot in chunks, and then the log from the snapshot's position on. From DUAL_WRITE
+ * on, D is in must_have, so that replicate() gives it every write.
  *
  * VALIDATE sums up both sides at one position, which has to be reached exactly: the write path does
  * it (node_capture). On an idle partition S writes changes of no key to get there. */
 #include "examples/shardkv/move.h"
+
+#include "examples/shardkv/copy.h"
+#include "examples/shardkv/transfer.h"
 
 #include <curl/curl.h>
 #include <inttypes.h>
@@ -14,9 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
-#include <time.h>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 enum {
     POLL_MS = 10,
@@ -26,12 +25,6 @@ enum {
     REPORT_AGAIN_MS = 100,
     URL_SIZE = 512
 };
-
-static void pause_ms(uint64_t ms)
-{
-    const struct timespec t = {(time_t)(ms / 1000), (long)(ms % 1000) * 1000000};
-    (void)nanosleep(&t, NULL);
-}
 
 static bool current(struct node *n, const struct job *job)
 {
@@ -64,199 +57,169 @@ static uint64_t position_of(struct part *p)
     return position;
 }
 
-static uint64_t running_of(struct part *p)
+/* The bounds of what moves, which may be a part of the partition; for the caller to free. */
+static char *low_of(const struct cadastre_task *t)
+{
+    return strndup(t->start != NULL ? (const char *)t->start : "", t->start_len);
+}
+
+static char *high_of(const struct cadastre_task *t)
+{
+    return t->end_open ? NULL : strndup((const char *)t->end, t->end_len);
+}
+
+static bool is_part(struct part *p, const char *low, const char *high)
 {
     (void)pthread_mutex_lock(&p->lock);
-    uint64_t running = p->store != NULL ? kv_running(p->store) : 0;
+    bool whole = p->low != NULL && low != NULL && strcmp(p->low, low) == 0 &&
+                 (p->high == NULL) == (high == NULL) &&
+                 (high == NULL || strcmp(p->high, high) == 0);
     (void)pthread_mutex_unlock(&p->lock);
+    return !whole;
+}
+
+/* The checksum of what moves: kept up for a whole partition, counted for a part. */
+static uint64_t running_of(struct part *p, const struct cadastre_task *t)
+{
+    char *low = low_of(t), *high = high_of(t);
+    bool part = is_part(p, low, high);
+    struct kv_sums sums = {0};
+    (void)pthread_mutex_lock(&p->lock);
+    if (p->store != NULL && part) {
+        (void)kv_sums_of(p->store, low != NULL ? low : "", high, &sums);
+    }
+    uint64_t running = part ? sums.sum : p->store != NULL ? kv_running(p->store) : 0;
+    (void)pthread_mutex_unlock(&p->lock);
+    free(low);
+    free(high);
     return running;
-}
-
-/* --- S sends, D takes --- */
-
-void move_checksum(const char *bytes, size_t len, char *out)
-{
-    (void)snprintf(out, 17, "%016" PRIx64, (uint64_t)XXH3_64bits(bytes, len));
-}
-
-struct chosen {
-    json_t *json;
-    uint64_t upto;
-};
-
-static void put_chosen(void *arg, const struct change *c)
-{
-    struct chosen *to = arg;
-    if (c->position <= to->upto) {
-        peer_put_change(to->json, c);
-    }
-}
-
-char *
-move_changes(struct part *p, uint64_t epoch, uint64_t after, uint64_t *epoch_at, uint64_t upto)
-{
-    struct chosen to = {json_array(), upto};
-    uint64_t here = 0, theirs = *epoch_at;
-    (void)pthread_mutex_lock(&p->lock);
-    bool ok = p->store != NULL && p->role == CADASTRE_ROLE_PRIMARY && p->epoch == epoch;
-    if (ok) {
-        (void)kv_epoch_at(p->store, after, &here);
-        *epoch_at = here;
-    }
-    ok = ok && here == theirs && kv_changes(p->store, after, PEER_BATCH, put_chosen, &to);
-    (void)pthread_mutex_unlock(&p->lock);
-    char *text = ok ? json_dumps(to.json, JSON_COMPACT) : NULL;
-    json_decref(to.json);
-    return text;
-}
-
-struct chunk {
-    char *bytes;
-    size_t len;
-    char checksum[17]; /* as S sent it */
-};
-
-static size_t take_bytes(char *bytes, size_t one, size_t n, void *arg)
-{
-    struct chunk *c = arg;
-    (void)one;
-    char *grown = c->len + n <= PEER_BODY_MAX ? realloc(c->bytes, c->len + n) : NULL;
-    if (grown == NULL) {
-        return 0;
-    }
-    memcpy(grown + c->len, bytes, n);
-    c->bytes = grown;
-    c->len += n;
-    return n;
-}
-
-static size_t take_header(char *bytes, size_t one, size_t n, void *arg)
-{
-    static const char name[] = "X-Checksum: ";
-    struct chunk *c = arg;
-    size_t at = sizeof name - 1;
-    (void)one;
-    if (n >= at + 16 && strncasecmp(bytes, name, at) == 0) {
-        memcpy(c->checksum, bytes + at, 16);
-    }
-    return n;
-}
-
-/* The status, 0 without an answer. */
-static long
-pull(CURL *curl, const struct job *job, const struct kv_batch *b, uint64_t upto, struct chunk *c)
-{
-    const struct cadastre_task *t = job->task;
-    char url[URL_SIZE];
-    long status = 0;
-    *c = (struct chunk){.len = 0};
-    (void)snprintf(url, sizeof url,
-                   "http://%s/changes?keyspace=%s&partition=%" PRIu64 "&epoch=%" PRIu64
-                   "&after=%" PRIu64 "&after_epoch=%" PRIu64 "&upto=%" PRIu64,
-                   t->peer.address, t->keyspace, t->partition, t->epoch, b->after, b->after_epoch,
-                   upto);
-    (void)curl_easy_setopt(curl, CURLOPT_URL, url);
-    (void)curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-    (void)curl_easy_setopt(curl, CURLOPT_PROXY, "");
-    (void)curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)PEER_TRY_MS);
-    (void)curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_bytes);
-    (void)curl_easy_setopt(curl, CURLOPT_WRITEDATA, c);
-    (void)curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, take_header);
-    (void)curl_easy_setopt(curl, CURLOPT_HEADERDATA, c);
-    if (curl_easy_perform(curl) == CURLE_OK) {
-        (void)curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
-    }
-    return status;
-}
-
-enum taken { TAKEN, NOTHING_LEFT, DAMAGED, AGAIN, NOT_YET };
-
-/* The next changes up to `upto` from S to here. */
-static enum taken
-take_chunk(struct node *n, const struct job *job, CURL *curl, uint64_t upto, size_t *ret_bytes)
-{
-    struct part *p = job->part;
-    struct kv_batch b = {.epoch = job->task->epoch, .start = UINT64_MAX};
-    struct change *changes = NULL;
-    struct chunk c;
-    char sum[17];
-    uint64_t position;
-    (void)pthread_mutex_lock(&p->lock);
-    b.after = p->store != NULL ? kv_position(p->store) : 0;
-    b.after_epoch = p->store != NULL ? kv_epoch(p->store) : 0;
-    (void)pthread_mutex_unlock(&p->lock);
-    enum taken taken = NOT_YET;
-    long status = pull(curl, job, &b, upto, &c);
-    json_t *json = json_loadb(c.bytes != NULL ? c.bytes : "", c.len, 0, NULL);
-    if (status == 200) {
-        move_checksum(c.bytes != NULL ? c.bytes : "", c.len, sum);
-        taken = DAMAGED;
-        if (strcmp(sum, c.checksum) == 0 && peer_read_changes(json, &changes, &b.count)) {
-            b.changes = changes;
-            enum outcome o = node_follow(n, p, 0, &b, &position);
-            taken = o != DONE ? NOT_YET : b.count > 0 ? TAKEN : NOTHING_LEFT;
-        }
-    } else if (status == 409) {
-        /* What an earlier attempt left parts from S's log here: goes back by one entry. */
-        b.after_epoch = (uint64_t)json_integer_value(json_object_get(json, "epoch"));
-        (void)node_follow(n, p, 0, &b, &position);
-        taken = AGAIN;
-    }
-    json_decref(json);
-    *ret_bytes = c.len;
-    free(changes);
-    free(c.bytes);
-    return taken;
 }
 
 /* --- D's stages --- */
 
-static void d_prepare(struct node *n, const struct job *job)
+/* CADASTRE_NONE, where no start is known, is past every position. */
+static struct puller puller_of(const struct cadastre_task *t, void *curl)
+{
+    return (struct puller){curl, t->peer.address, t->epoch, t->start_position};
+}
+
+static uint64_t free_bytes(const struct node *n)
+{
+    struct statvfs fs;
+    uint64_t bytes = statvfs(n->data_dir, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize : 0;
+    return bytes < n->free_bytes ? bytes : n->free_bytes;
+}
+
+/* Asks a node, itself too, what it is. */
+static bool answers(CURL *curl, const char *address, uint64_t schema)
+{
+    char url[URL_SIZE];
+    json_t *json;
+    (void)snprintf(url, sizeof url, "http://%s/about", address);
+    long status = pull_json(curl, url, &json);
+    bool ok = status == 200 &&
+              (uint64_t)json_integer_value(json_object_get(json, "schema_version")) == schema;
+    json_decref(json);
+    return ok;
+}
+
+static bool wait_for_copy(struct node *n, const struct job *job)
 {
     struct part *p = job->part;
-    struct statvfs fs;
     bool here = false;
     while (!here && current(n, job)) { /* the order that makes the copy may come after this one */
         (void)pthread_mutex_lock(&p->lock);
         here = p->store != NULL && p->copy == job->task->copy;
         (void)pthread_mutex_unlock(&p->lock);
-        pause_ms(here ? 0 : POLL_MS);
+        copy_pause_ms(here ? 0 : POLL_MS);
     }
-    if (here && statvfs(n->data_dir, &fs) == 0) {
-        uint64_t bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
-        (void)report(n, job, "{\"ready\":true,\"free_bytes\":%" PRIu64 "}", bytes);
+    return here;
+}
+
+/* A check that says no ends the move, so each is asked again for a while before it does. */
+static void d_prepare(struct node *n, const struct job *job)
+{
+    CURL *curl = curl_easy_init();
+    bool schema = false, observability = false;
+    if (curl == NULL || !wait_for_copy(n, job)) {
+        curl_easy_cleanup(curl);
+        return;
     }
+    for (unsigned i = 0; i < IDLE_POLLS && current(n, job) && !(schema && observability); i++) {
+        schema = answers(curl, job->task->peer.address, SCHEMA_VERSION);
+        observability = answers(curl, n->address, SCHEMA_VERSION);
+        copy_pause_ms(schema && observability ? 0 : REPORT_AGAIN_MS);
+    }
+    uint64_t bytes = free_bytes(n);
+    (void)report(n, job,
+                 "{\"ready\":true,\"free_bytes\":%" PRIu64 ",\"checks\":{\"schema\":%s,"
+                 "\"observability\":%s,\"capacity\":%s}}",
+                 bytes, schema ? "true" : "false", observability ? "true" : "false",
+                 bytes > 0 ? "true" : "false");
+    curl_easy_cleanup(curl);
+}
+
+struct copying {
+    uint64_t bytes, failures, chunks;
+};
+
+static void report_copy(struct node *n, const struct job *job, const struct copying *c, bool whole)
+{
+    (void)report(n, job,
+                 "{\"chunk\":%" PRIu64 ",\"bytes_done\":%" PRIu64 ",\"checksum_failures\":%" PRIu64
+                 "%s}",
+                 c->chunks, c->bytes, c->failures, whole ? ",\"complete\":true" : "");
+}
+
+/* True when there is nothing more to do, because all is here or has been reported. */
+static bool copy_chunk(struct node *n,
+                       const struct job *job,
+                       struct puller *from,
+                       const struct kv_snapshot *of,
+                       struct copying *c)
+{
+    size_t bytes = 0;
+    uint64_t rate = job->task->rate_bytes_per_s;
+    enum pulled pulled = pull_chunk(n, job->part, from, of, &bytes);
+    bool damaged = pulled == PULL_DAMAGED;
+    c->failures += damaged;
+    c->bytes += bytes;
+    if (pulled == PULL_GONE) {
+        (void)report(n, job, "{\"gap\":true}");
+        return true;
+    }
+    (void)pthread_mutex_lock(&job->part->lock);
+    c->chunks = job->part->store != NULL ? kv_install_next(job->part->store, of) : 0;
+    (void)pthread_mutex_unlock(&job->part->lock);
+    if (damaged || (pulled == PULLED && c->chunks % REPORT_CHUNKS == 0)) {
+        report_copy(n, job, c, false);
+    }
+    copy_pause_ms(pulled != PULLED                    ? POLL_MS
+                  : rate != CADASTRE_NONE && rate > 0 ? bytes * 1000 / rate
+                                                      : 0);
+    return pulled == PULL_NOTHING_LEFT;
 }
 
 static void d_copy(struct node *n, const struct job *job)
 {
-    const struct cadastre_task *t = job->task;
     CURL *curl = curl_easy_init();
-    uint64_t bytes_done = 0, failures = 0, chunks = 0;
-    while (curl != NULL && current(n, job) && position_of(job->part) < t->position) {
-        size_t bytes = 0;
-        enum taken taken = take_chunk(n, job, curl, t->position, &bytes);
-        failures += taken == DAMAGED;
-        if (taken != TAKEN) {
-            pause_ms(taken == AGAIN ? 0 : POLL_MS);
-            continue;
-        }
-        bytes_done += bytes;
-        if (++chunks % REPORT_CHUNKS == 0) {
-            (void)report(n, job,
-                         "{\"chunk\":%" PRIu64 ",\"bytes_done\":%" PRIu64
-                         ",\"checksum_failures\":%" PRIu64 "}",
-                         position_of(job->part) / PEER_BATCH, bytes_done, failures);
-        }
-        if (t->rate_bytes_per_s != CADASTRE_NONE && t->rate_bytes_per_s > 0) {
-            pause_ms(bytes * 1000 / t->rate_bytes_per_s);
-        }
+    struct puller from = puller_of(job->task, curl);
+    struct kv_snapshot of;
+    struct copying c = {.bytes = 0};
+    enum pulled pulled = PULL_NOT_YET;
+    while (curl != NULL && current(n, job) && pulled != PULLED && pulled != PULL_GONE) {
+        pulled = pull_describe(job->part, &from, job->task->snapshot, &of);
+        copy_pause_ms(pulled == PULLED ? 0 : POLL_MS);
     }
-    if (curl != NULL && current(n, job)) {
-        (void)report(n, job,
-                     "{\"chunk\":%" PRIu64 ",\"bytes_done\":%" PRIu64
-                     ",\"checksum_failures\":%" PRIu64 ",\"complete\":true}",
-                     (t->position + PEER_BATCH - 1) / PEER_BATCH, bytes_done, failures);
+    bool done = pulled != PULLED;
+    if (pulled == PULL_GONE) {
+        (void)report(n, job, "{\"gap\":true}");
+    }
+    while (!done && current(n, job)) {
+        done = copy_chunk(n, job, &from, &of, &c);
+    }
+    if (pulled == PULLED && current(n, job) && c.chunks == kv_chunks(&of)) {
+        report_copy(n, job, &c, true);
     }
     curl_easy_cleanup(curl);
 }
@@ -264,14 +227,17 @@ static void d_copy(struct node *n, const struct job *job)
 static void d_catch_up(struct node *n, const struct job *job)
 {
     CURL *curl = curl_easy_init();
+    struct puller from = puller_of(job->task, curl);
     while (curl != NULL && current(n, job)) {
-        size_t bytes = 0;
-        enum taken taken = take_chunk(n, job, curl, UINT64_C(1) << 53, &bytes);
-        if (taken == NOTHING_LEFT) {
-            (void)report(n, job, "{\"applied_position\":%" PRIu64 ",\"lag_bytes\":0}",
-                         position_of(job->part));
+        uint64_t lag = 0;
+        enum pulled pulled = pull_changes(n, job->part, &from, &lag);
+        if (pulled == PULL_GONE) {
+            (void)report(n, job, "{\"gap\":true}");
+        } else if (pulled == PULLED || pulled == PULL_NOTHING_LEFT) {
+            (void)report(n, job, "{\"applied_position\":%" PRIu64 ",\"lag_bytes\":%" PRIu64 "}",
+                         position_of(job->part), lag);
         }
-        pause_ms(taken == TAKEN || taken == AGAIN ? 0 : POLL_MS);
+        copy_pause_ms(pulled == PULLED || pulled == PULL_AGAIN ? 0 : POLL_MS);
     }
     curl_easy_cleanup(curl);
 }
@@ -280,7 +246,7 @@ static void d_dual_write(struct node *n, const struct job *job)
 {
     while (current(n, job)) {
         (void)report(n, job, "{\"applied_position\":%" PRIu64 "}", position_of(job->part));
-        pause_ms(REPORT_AGAIN_MS);
+        copy_pause_ms(REPORT_AGAIN_MS);
     }
 }
 
@@ -288,11 +254,11 @@ static void d_cutover(struct node *n, const struct job *job)
 {
     struct part *p = job->part;
     while (current(n, job) && position_of(p) < job->task->final_position) {
-        pause_ms(POLL_MS);
+        copy_pause_ms(POLL_MS);
     }
     if (current(n, job)) {
         (void)report(n, job, "{\"applied_position\":%" PRIu64 ",\"checksum\":\"%016" PRIx64 "\"}",
-                     position_of(p), running_of(p));
+                     position_of(p), running_of(p, job->task));
     }
 }
 
@@ -300,18 +266,22 @@ static void d_cutover(struct node *n, const struct job *job)
 
 static void s_snapshot(struct node *n, const struct job *job)
 {
-    struct part *p = job->part;
-    struct kv_sums sums = {0};
-    (void)pthread_mutex_lock(&p->lock);
-    uint64_t position = p->store != NULL ? kv_position(p->store) : 0;
-    uint64_t bytes = p->store != NULL ? kv_bytes(p->store) : 0;
-    bool ok = p->store != NULL && kv_sums(p->store, &sums);
-    (void)pthread_mutex_unlock(&p->lock);
-    if (ok) {
+    const struct cadastre_task *t = job->task;
+    struct kv_snapshot s;
+    char name[KV_NAME_SIZE], *low = low_of(t), *high = high_of(t);
+    (void)snprintf(name, sizeof name, "%.40s-%" PRIu64 "%s", t->operation, t->attempt,
+                   is_part(job->part, low, high) ? "-part" : "");
+    const struct copy_part what = {name, low, high};
+    while (low != NULL && current(n, job) && !copy_snapshot(n, job->part, &what, &s)) {
+        copy_pause_ms(POLL_MS);
+    }
+    free(low);
+    free(high);
+    if (current(n, job)) {
         (void)report(n, job,
-                     "{\"snapshot\":\"log-%" PRIu64 "\",\"position\":%" PRIu64
-                     ",\"bytes_total\":%" PRIu64 ",\"items_total\":%" PRIu64 "}",
-                     position, position, bytes, sums.items);
+                     "{\"snapshot\":\"%s\",\"position\":%" PRIu64 ",\"bytes_total\":%" PRIu64
+                     ",\"items_total\":%" PRIu64 "}",
+                     s.name, s.position, s.bytes, s.items);
     }
 }
 
@@ -343,7 +313,7 @@ static void s_dual_write(struct node *n, const struct job *job)
 {
     struct part *p = job->part;
     while (current(n, job) && !must_have_it(p, job->task)) {
-        pause_ms(POLL_MS);
+        copy_pause_ms(POLL_MS);
     }
     (void)pthread_mutex_lock(&p->writer);
     bool ok = current(n, job) && bring_peer(p, job->task);
@@ -361,10 +331,14 @@ static void s_fence(struct node *n, const struct job *job)
     while (!brought && current(n, job)) {
         (void)pthread_mutex_lock(&p->writer); /* every admitted write has its answer */
         position = position_of(p);
-        running = running_of(p);
+        running = running_of(p, job->task);
         brought = bring_peer(p, job->task);
+        (void)pthread_mutex_lock(&p->lock);
+        p->fenced = job->task->epoch;
+        p->final = position;
+        (void)pthread_mutex_unlock(&p->lock);
         (void)pthread_mutex_unlock(&p->writer);
-        pause_ms(brought ? 0 : POLL_MS);
+        copy_pause_ms(brought ? 0 : POLL_MS);
     }
     if (brought) {
         (void)report(n, job,
@@ -374,9 +348,36 @@ static void s_fence(struct node *n, const struct job *job)
     }
 }
 
+/* Says how much there is of the old epoch, each time that it is another number. */
 static void s_window(struct node *n, const struct job *job)
 {
-    (void)report(n, job, "{\"open_operations\":0,\"stale_reads\":0}");
+    struct part *p = job->part;
+    uint64_t open = UINT64_MAX, reads = UINT64_MAX;
+    while (current(n, job)) {
+        uint64_t now_open = atomic_load(&p->open_operations);
+        uint64_t now_reads = atomic_exchange(&p->stale_reads, 0);
+        if (now_open != open || now_reads != reads) {
+            (void)report(n, job, "{\"open_operations\":%" PRIu64 ",\"stale_reads\":%" PRIu64 "}",
+                         now_open, now_reads);
+            open = now_open;
+            reads = now_reads;
+        }
+        copy_pause_ms(REPORT_AGAIN_MS);
+    }
+}
+
+/* What it took over has to be what its own sums say. */
+static void d_window(struct node *n, const struct job *job)
+{
+    struct part *p = job->part;
+    struct kv_sums sums;
+    (void)pthread_mutex_lock(&p->lock);
+    bool ok = p->store != NULL && kv_sums(p->store, &sums) && sums.sum == sums.running &&
+              sums.mutations == kv_position(p->store);
+    (void)pthread_mutex_unlock(&p->lock);
+    if (!ok) {
+        (void)report(n, job, "{\"problem\":\"the items do not sum up\"}");
+    }
 }
 
 /* --- both --- */
@@ -398,6 +399,10 @@ static void validate(struct node *n, const struct job *job)
     uint64_t at = job->task->validate_at, position = 0, before = 0;
     bool has = false;
     (void)pthread_mutex_lock(&p->lock);
+    free(p->sum_low);
+    free(p->sum_high);
+    p->sum_low = low_of(job->task);
+    p->sum_high = high_of(job->task);
     p->validate_at = at;
     p->validated = false;
     node_capture(p);
@@ -412,13 +417,13 @@ static void validate(struct node *n, const struct job *job)
         if (!has && job->task->is_source && idle > IDLE_POLLS) {
             nudge(n, job, at);
         } else if (!has && position <= at) {
-            pause_ms(POLL_MS);
+            copy_pause_ms(POLL_MS);
         }
     }
-    if (has) {
+    if (has) { /* to sum up, everything was read: what it was read into is warm */
         (void)report(n, job,
                      "{\"at_position\":%" PRIu64 ",\"items\":%" PRIu64 ",\"checksum\":\"%016" PRIx64
-                     "\"}",
+                     "\",\"warm\":true}",
                      at, p->sums.items, p->sums.sum);
     } else if (current(n, job)) {
         (void)report(n, job, "{\"passed\":true,\"at_position\":%" PRIu64 "}", position);
@@ -435,7 +440,7 @@ void move_stage(struct node *n, const struct job *job)
         [CADASTRE_STAGE_PREPARE] = d_prepare,   [CADASTRE_STAGE_COPY] = d_copy,
         [CADASTRE_STAGE_CATCH_UP] = d_catch_up, [CADASTRE_STAGE_DUAL_WRITE] = d_dual_write,
         [CADASTRE_STAGE_VALIDATE] = validate,   [CADASTRE_STAGE_CUTOVER] = d_cutover,
-        [CADASTRE_STAGE_OTHER] = NULL};
+        [CADASTRE_STAGE_WINDOW] = d_window,     [CADASTRE_STAGE_OTHER] = NULL};
     void (*fn)(struct node *, const struct job *) =
         (job->task->is_source ? as_source : as_destination)[job->task->stage];
     if (fn != NULL && current(n, job)) {

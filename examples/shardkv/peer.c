@@ -60,6 +60,30 @@ void peer_put_change(void *json, const struct change *c)
                                                 (json_int_t)c->epoch, c->id, c->key, c->value));
 }
 
+struct batch {
+    char *body; /* own; NULL: it can't be read */
+    uint64_t base, last, after_epoch;
+    char origin[KV_ORIGIN_SIZE];
+};
+
+/* What follows `*at`, or the log's beginning. */
+static struct batch read_batch(struct kv *store, pthread_mutex_t *lock, uint64_t *at)
+{
+    struct batch b = {.body = NULL};
+    json_t *changes = json_array();
+    (void)pthread_mutex_lock(lock);
+    b.base = kv_base(store);
+    b.last = kv_position(store);
+    (void)snprintf(b.origin, sizeof b.origin, "%s", kv_origin(store));
+    *at = *at < b.base ? b.base : *at;
+    bool ok = kv_epoch_at(store, *at, &b.after_epoch) &&
+              kv_changes(store, *at, PEER_BATCH, peer_put_change, changes);
+    (void)pthread_mutex_unlock(lock);
+    b.body = ok ? json_dumps(changes, JSON_COMPACT) : NULL;
+    json_decref(changes);
+    return b;
+}
+
 /* Sends a batch after `*at`, and moves `*at` to where the copy is then. */
 static enum peer_result send_batch(struct peer *p,
                                    const struct peer_call *call,
@@ -69,27 +93,21 @@ static enum peer_result send_batch(struct peer *p,
 {
     char url[1024];
     struct reply r;
-    uint64_t at_epoch = 0;
-    json_t *changes = json_array();
-    (void)pthread_mutex_lock(lock);
-    bool ok = kv_epoch_at(store, *at, &at_epoch) &&
-              kv_changes(store, *at, PEER_BATCH, peer_put_change, changes);
-    (void)pthread_mutex_unlock(lock);
-    char *body = ok ? json_dumps(changes, JSON_COMPACT) : NULL;
-    json_decref(changes);
-    if (body == NULL) {
+    struct batch b = read_batch(store, lock, at);
+    if (b.body == NULL) {
         return PEER_FAILED;
     }
     (void)snprintf(url, sizeof url,
                    "http://%s/follow?keyspace=%s&partition=%" PRIu64 "&epoch=%" PRIu64
-                   "&session=%" PRIu64 "&start=%" PRIu64 "&after=%" PRIu64 "&after_epoch=%" PRIu64,
+                   "&session=%" PRIu64 "&start=%" PRIu64 "&after=%" PRIu64 "&after_epoch=%" PRIu64
+                   "&base=%" PRIu64 "&last=%" PRIu64 "&origin=%s",
                    call->to->address, call->keyspace, call->partition, call->epoch,
-                   call->to->session, call->start, *at, at_epoch);
-    long status = post(p, url, body, &r);
-    free(body);
+                   call->to->session, call->start, *at, b.after_epoch, b.base, b.last, b.origin);
+    long status = post(p, url, b.body, &r);
+    free(b.body);
     json_t *answer = json_loadb(r.text, r.len, 0, NULL);
     json_t *position = json_object_get(answer, "position");
-    enum peer_result result = status == 421 ? PEER_REFUSED : PEER_FAILED;
+    enum peer_result result = status == 421 ? PEER_REFUSED : status == 410 ? PEER_GAP : PEER_FAILED;
     if ((status == 200 || status == 409) && json_is_integer(position)) {
         uint64_t there = (uint64_t)json_integer_value(position);
         /* 409: it does not have entry `*at`, and says how far back to go. */
@@ -108,15 +126,17 @@ enum peer_result peer_bring(struct peer *p,
 {
     /* As a rule it has all before this one. */
     uint64_t at = position > 0 ? position - 1 : 0;
-    bool found = false; /* where its log parts from ours: from there it only goes forward */
+    bool found = false;  /* where its log parts from ours: from there it only goes forward */
+    bool jumped = false; /* to where its log begins */
     while (at < position || !found) {
         uint64_t before = at;
         enum peer_result result = send_batch(p, call, store, lock, &at);
-        if (result == PEER_BEHIND && !found && at < before) {
+        if (result == PEER_BEHIND && !found && at != before && (at < before || !jumped)) {
+            jumped = jumped || at > before;
             continue;
         }
-        if (result != PEER_OK || at <= before) {
-            return result == PEER_REFUSED ? PEER_REFUSED : PEER_FAILED;
+        if (result != PEER_OK || (at <= before && at < position)) {
+            return result == PEER_OK || result == PEER_BEHIND ? PEER_FAILED : result;
         }
         found = true;
     }

@@ -9,12 +9,13 @@
 #include <jansson.h>
 #include <pthread.h>
 
-enum { PEER_TRY_MS = 2000, PEER_BATCH = 256, PEER_BODY_MAX = 8 << 20 };
+enum { PEER_TRY_MS = 2000, PEER_BATCH = 256, PEER_BODY_MAX = 32 << 20 };
 
 enum peer_result {
     PEER_OK,
     PEER_REFUSED, /* it is of another session or epoch (yet) */
     PEER_BEHIND,  /* it lacks what came before (inside only) */
+    PEER_GAP,     /* and no log leads there: it has to fetch a snapshot, which it does */
     PEER_FAILED   /* no answer, or one that makes no sense */
 };
 

@@ -31,6 +31,25 @@ bool param_bounds(struct exchange *x, const struct dir_keyspace *ks, struct boun
     return true;
 }
 
+enum err_code bound_read(struct exchange *x,
+                         const struct dir_keyspace *ks,
+                         const json_t *text,
+                         const char *pointer,
+                         struct slice *ret,
+                         struct err *e)
+{
+    uint8_t *key = exchange_alloc(x, DIR_ROUTING_KEY_MAX);
+    size_t len = 0;
+    struct slice given = slice_of(json_string_value(text), json_string_length(text));
+    enum err_code code = json_is_string(text) ? dir_codec_decode_bound(ks, given, key, &len, e)
+                                              : err_set(e, ERR_INVALID_REQUEST, "must be a string");
+    if (code != ERR_OK) {
+        (void)snprintf(e->pointer, sizeof e->pointer, "%s", pointer);
+    }
+    *ret = slice_of(key, len);
+    return code;
+}
+
 struct slice *bounds_read(struct exchange *x,
                           const struct dir_keyspace *ks,
                           const json_t *array,

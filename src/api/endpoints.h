@@ -67,6 +67,7 @@ void h_node_delete(struct exchange *x);
 
 void h_node_cordon(struct exchange *x);
 void h_node_uncordon(struct exchange *x);
+void h_node_drain(struct exchange *x);
 void h_node_quarantine(struct exchange *x);
 void h_node_unquarantine(struct exchange *x);
 
@@ -77,6 +78,20 @@ void h_node_tasks(struct exchange *x);
 void h_duties_list(struct exchange *x);
 void h_duty_done(struct exchange *x);
 
+/* h_load.c */
+void h_node_load(struct exchange *x);
+/* ,"size_bytes":…,"load":{…} of a partition, as far as this server has heard of it. */
+void load_put_partition(struct buf *b, struct loads *loads, uint64_t partition);
+/* ,"reported":{…} of a node; `sum` also ,"load":{…} of what it leads. */
+void load_put_node(struct buf *b,
+                   struct loads *loads,
+                   const struct dir_view *v,
+                   const struct dir_node *n,
+                   bool sum);
+
+/* h_skew.c */
+void h_skew(struct exchange *x);
+
 /* h_authority.c */
 void h_partition_insync(struct exchange *x);
 void h_partition_failover(struct exchange *x);
@@ -85,13 +100,32 @@ void h_partition_failover(struct exchange *x);
 void h_settings_get(struct exchange *x);
 void h_settings_patch(struct exchange *x);
 
-/* h_operations.c */
+/* h_balancer.c */
+void h_balancer_get(struct exchange *x);
+void h_balancer_patch(struct exchange *x);
+
+/* h_operations.c, operation_plan.c */
 void operation_put_open(struct buf *b, const struct dir_operation *op);
+/* What it waits for, has reserved and is going to cost, when it is open: members that follow.
+ * `first`: dir_budget_first(v). */
+void operation_put_plan(struct buf *b,
+                        const struct dir_view *v,
+                        const struct dir_operation *op,
+                        uint64_t first);
+/* As it is in the newest view. */
+void operation_put_plan_now(struct exchange *x, const struct dir_operation *op);
 void h_operations_list(struct exchange *x);
 void h_operation_get(struct exchange *x);
 void h_operation_abort(struct exchange *x);
+void h_operation_retry(struct exchange *x);
 void h_operation_finish_validation(struct exchange *x);
 void h_operation_promote(struct exchange *x);
+
+/* h_replication.c */
+void h_replication(struct exchange *x);
+
+/* h_operation_authority.c */
+void h_operation_authority(struct exchange *x);
 
 /* h_reports.c */
 void h_operation_report(struct exchange *x);

@@ -232,6 +232,11 @@ struct slice exchange_body(const struct exchange *x)
     return slice_of(x->body.data, x->body.len);
 }
 
+bool exchange_body_is_protobuf(const struct exchange *x)
+{
+    return x->protobuf;
+}
+
 const char *exchange_principal(const struct exchange *x)
 {
     return x->principal;

@@ -43,6 +43,8 @@ const struct slice *exchange_param(const struct exchange *x, const char *name);
 const char *exchange_header(const struct exchange *x, const char *name);
 /* The whole body (at most API_BODY_MAX). */
 struct slice exchange_body(const struct exchange *x);
+/* It came as application/x-protobuf. */
+bool exchange_body_is_protobuf(const struct exchange *x);
 /* "" without authentication; else the credential's name. */
 const char *exchange_principal(const struct exchange *x);
 const char *exchange_remote(const struct exchange *x);

@@ -39,6 +39,32 @@ static void read_insync(struct exchange *x, struct mutation *m, Cadastre__Insync
     }
 }
 
+/* {"node":session,…}, each of a node that `insync` names. */
+static void read_sessions(struct exchange *x, struct mutation *m, Cadastre__InsyncChange *change)
+{
+    json_t *sessions = json_in_object(&m->in, "sessions", false), *value;
+    const char *name;
+    struct json_in in;
+    if (sessions == NULL || m->in.code != ERR_OK) {
+        return;
+    }
+    change->insync_sessions = exchange_alloc(x, DIR_REPLICAS_MAX * sizeof(uint64_t));
+    change->n_insync_sessions = change->n_insync;
+    memset(change->insync_sessions, 0, DIR_REPLICAS_MAX * sizeof(uint64_t));
+    json_in_open(&in, sessions, "/sessions", &m->err);
+    json_object_foreach(sessions, name, value)
+    {
+        size_t at = 0;
+        while (at < change->n_insync && strcmp(change->insync[at], name) != 0) {
+            at++;
+        }
+        if (at < change->n_insync) {
+            change->insync_sessions[at] = json_in_u64(&in, name, true, 1, PARSE_INT_MAX, NULL);
+        }
+    }
+    m->in.code = json_in_close(&in); /* a name that is not in `insync` was not taken */
+}
+
 void h_partition_insync(struct exchange *x)
 {
     struct mutation *m = mutation_begin(x, "insync", render_route);
@@ -54,6 +80,7 @@ void h_partition_insync(struct exchange *x)
     change->mod_revision = json_in_u64(&m->in, "mod_revision", false, 1, PARSE_INT_MAX, &present);
     change->has_mod_revision = present;
     read_insync(x, m, change);
+    read_sessions(x, m, change);
     if (!mutation_close(x, m) || !mutation_partition(x, &change->partition)) {
         return;
     }

@@ -3,6 +3,7 @@
 #include "api/endpoints.h"
 
 #include "api/keyspace_json.h"
+#include "api/policy_json.h"
 #include "base/mem.h"
 #include "base/parse.h"
 #include "directory/codec.h"
@@ -95,6 +96,7 @@ void h_keyspaces_list(struct exchange *x)
 struct creation {
     struct dir_keyspace *shape; /* scheme, encoding and placement, for the codecs */
     struct buf policy;
+    struct policy_rules rules;
     json_t *splits;
     Cadastre__KeyspaceCreate create;
     Cadastre__Placement placement;
@@ -182,7 +184,7 @@ static void read_rules(struct mutation *m, struct creation *c)
         m->in.code = placement_read(placement, &c->shape->placement, &m->err);
     }
     if (m->in.code == ERR_OK && policy != NULL) {
-        m->in.code = policy_merge(policy, slice_of("{}", 2), &c->policy, &m->err);
+        m->in.code = policy_merge(policy, slice_of("{}", 2), &c->policy, &c->rules, &m->err);
     }
 }
 
@@ -278,6 +280,7 @@ void h_keyspaces_create(struct exchange *x)
     c->shape = exchange_alloc(x, sizeof *c->shape);
     memset(c->shape, 0, sizeof *c->shape);
     buf_init(&c->policy, API_BODY_MAX);
+    policy_rules_init(&c->rules);
     exchange_on_end(x, close_policy, &c->policy);
     cadastre__keyspace_create__init(&c->create);
     name = json_in_name(&m->in, "name", true);
@@ -299,6 +302,7 @@ void h_keyspaces_create(struct exchange *x)
     to_labels(&c->placement, c->labels, c->label_of, &c->shape->placement);
     c->create.placement = &c->placement;
     c->create.policy = (ProtobufCBinaryData){c->policy.len, c->policy.data};
+    c->create.rules = &c->rules.message;
     chunk(x, m, c, bounds, count);
     m->command.body_case = CADASTRE__COMMAND__BODY_KEYSPACE_CREATE;
     m->command.keyspace_create = &c->create;
@@ -332,6 +336,7 @@ struct patch {
     struct patch_gate *gate;
     uint64_t *place;
     struct buf policy;
+    struct policy_rules policy_rules;
     struct dir_placement placement;
     uint32_t sync, async;
     Cadastre__KeyspacePatch command;
@@ -422,7 +427,7 @@ static void patch_rest(struct mutation *m, struct patch *p, struct slice old_pol
     } else {
         given = json_in_object(&m->in, "policy", false);
         if (m->in.code == ERR_OK && given != NULL) {
-            m->in.code = policy_merge(given, old_policy, &p->policy, &m->err);
+            m->in.code = policy_merge(given, old_policy, &p->policy, &p->policy_rules, &m->err);
         }
     }
     p->command.has_replicas = json_object_get(m->body, "replicas") != NULL;
@@ -460,6 +465,7 @@ void h_keyspace_patch(struct exchange *x)
     memset(p, 0, sizeof *p);
     p->gate = exchange_api(x)->patches;
     buf_init(&p->policy, API_BODY_MAX);
+    policy_rules_init(&p->policy_rules);
     exchange_on_end(x, patch_end, p);
     cadastre__keyspace_patch__init(&p->command);
     buf_init(&old_policy, API_BODY_MAX);
@@ -470,6 +476,7 @@ void h_keyspace_patch(struct exchange *x)
             to_labels(&p->rules, p->labels, p->label_of, &p->placement);
             p->command.placement = &p->rules;
             p->command.policy = (ProtobufCBinaryData){p->policy.len, p->policy.data};
+            p->command.rules = &p->policy_rules.message;
             p->command.sync_replicas = p->sync;
             p->command.async_replicas = p->async;
             m->command.body_case = CADASTRE__COMMAND__BODY_KEYSPACE_PATCH;

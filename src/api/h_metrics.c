@@ -5,6 +5,7 @@
 #include "base/clock.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 static void put(struct buf *b, const char *name, const char *type, const char *help, uint64_t value)
 {
@@ -19,6 +20,20 @@ static void put_seconds(struct buf *b, const char *name, const char *help, uint6
                ms / 1000, (unsigned)(ms % 1000));
 }
 
+/* Those that do not go on, or have not ended well, without a person. */
+static uint64_t needing_attention(const struct dir_view *v)
+{
+    const struct dir_operation *o;
+    struct ptree_iter it;
+    uint64_t n = 0;
+    ptree_seek(&v->operations, slice_of(NULL, 0), &it);
+    for (; (o = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
+        n += o->attention_code[0] != '\0' && o->state != DIR_OPERATION_DONE &&
+             strcmp(o->attention_code, "aborted") != 0;
+    }
+    return n;
+}
+
 static void put_directory(struct buf *b, const struct dir_view *v)
 {
     put(b, "cadastre_directory_revision", "gauge", "Newest revision applied here.", v->revision);
@@ -30,6 +45,10 @@ static void put_directory(struct buf *b, const struct dir_view *v)
         "Partitions that wait for a first owner.", v->unplaced);
     put(b, "cadastre_directory_nodes", "gauge", "Registered nodes.", v->nodes.count);
     put(b, "cadastre_directory_operations", "gauge", "Operations remembered.", v->operations.count);
+    put(b, "cadastre_directory_operations_queued", "gauge", "Operations that wait for admission.",
+        v->queued.count);
+    put(b, "cadastre_directory_operations_attention", "gauge",
+        "Operations that a person should look at.", needing_attention(v));
     put(b, "cadastre_raft_applied_index", "gauge", "Last log entry applied.", v->applied_index);
 }
 
@@ -59,6 +78,32 @@ static void put_control(struct buf *b, const struct control_status *s)
     buf_printf(b, "cadastre_commands_total{outcome=\"refused\"} %" PRIu64 "\n", s->refused);
     buf_printf(b, "cadastre_commands_total{outcome=\"replayed\"} %" PRIu64 "\n", s->replayed);
     put(b, "cadastre_confirms_total", "counter", "Linearizable reads confirmed.", s->confirms);
+}
+
+static void put_recovery(struct buf *b, const struct control_recovery *r, uint64_t now_ms)
+{
+    put(b, "cadastre_recovery_nodes_away", "gauge",
+        "Nodes with copies and an agent that have no session.", r->away);
+    put(b, "cadastre_recovery_paused", "gauge",
+        "1 while so many nodes are away that nothing is made anew unasked.",
+        r->state == CONTROL_RECOVERY_PAUSED);
+    put(b, "cadastre_recovery_under_replicated_partitions", "gauge",
+        "Partitions with fewer live copies than are wanted.", r->under_replicated);
+    put(b, "cadastre_recovery_unavailable_partitions", "gauge", "Partitions that nobody may write.",
+        r->unavailable);
+    put(b, "cadastre_recovery_misplaced_partitions", "gauge",
+        "Partitions with a copy where the placement does not want one.", r->misplaced);
+    put(b, "cadastre_recovery_draining_partitions", "gauge",
+        "Partitions with a copy on a node that drains.", r->draining);
+    put(b, "cadastre_recovery_blocked_partitions", "gauge",
+        "Partitions for which something is to be done, and nothing can be.", r->blocked);
+    put_seconds(b, "cadastre_recovery_oldest_under_replicated_seconds",
+                "How long the oldest has been under-replicated.",
+                r->oldest_ms != 0 && now_ms > r->oldest_ms ? now_ms - r->oldest_ms : 0);
+    put_seconds(b, "cadastre_recovery_walk_seconds", "How long a look at every partition took.",
+                r->walk_ms);
+    put(b, "cadastre_recovery_proposed_total", "counter",
+        "Operations proposed unasked, since the start.", r->proposed);
 }
 
 static void put_store(struct buf *b, struct store *store, const struct control_status *s)
@@ -119,6 +164,7 @@ void h_metrics(struct exchange *x)
     view_leave();
     put_raft(out, &status);
     put_control(out, &status);
+    put_recovery(out, &status.recovery, clock_wall_ms());
     put_store(out, control_store(api->control), &status);
     put_http(out, &stats);
     put_process(out, api, control_staleness_ms(api->control));

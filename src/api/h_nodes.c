@@ -2,6 +2,7 @@
 /* Data nodes: list, one, register, remove, keep from taking anything. */
 #include "api/endpoints.h"
 
+#include "api/repair_json.h"
 #include "api/task_json.h"
 #include "base/mem.h"
 #include "base/parse.h"
@@ -136,6 +137,8 @@ static void get_one(struct exchange *x, const struct dir_view *v)
     counts.node = n->id;
     counted = count_roles(v, &counts, 1);
     put_node_open(x, n, v->settings.heartbeat_ms, counted ? &counts : NULL);
+    repair_json_put_drain(out, v, n);
+    load_put_node(out, control_loads(exchange_api(x)->control), v, n, true);
     buf_printf(out, ",\"revision\":%" PRIu64 "}", v->revision);
     reply_read(x, v->revision);
 }
@@ -168,6 +171,7 @@ static void put_page(struct exchange *x, struct listing *l)
         }
         put_node_open(x, n, l->view->settings.heartbeat_ms,
                       counted ? count_find(counts, l->count, n->id) : NULL);
+        load_put_node(out, control_loads(exchange_api(x)->control), l->view, n, false);
         buf_put_u8(out, '}');
     }
     buf_put_u8(out, ']');
@@ -492,6 +496,11 @@ void h_node_cordon(struct exchange *x)
 void h_node_uncordon(struct exchange *x)
 {
     schedule(x, "uncordon", CADASTRE__SCHEDULING_VERB__UNCORDON);
+}
+
+void h_node_drain(struct exchange *x)
+{
+    schedule(x, "drain", CADASTRE__SCHEDULING_VERB__DRAIN);
 }
 
 void h_node_quarantine(struct exchange *x)

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operations: what is done to partitions beyond one command. */
 #include "api/endpoints.h"
+#include "api/route_json.h"
 #include "base/clock.h"
+#include "directory/operation_authority.h"
 
 #include "base/parse.h"
+#include "directory/budget.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -21,22 +24,40 @@ static void put_node(struct buf *b, const char *member, const char *name)
 /* Bytes a second since the present stage began: 0 when it has not copied anything. */
 static uint64_t copy_rate(const struct dir_operation *op, uint64_t now_ms)
 {
-    uint64_t since = op->stage_count > 0 ? op->stages[op->stage_count - 1].at_ms : now_ms;
-    uint64_t took = now_ms > since ? now_ms - since : 0;
+    uint64_t took = now_ms > op->stage_since_ms ? now_ms - op->stage_since_ms : 0;
     bool copies = op->state == DIR_OPERATION_RUNNING && op->stage == DIR_STAGE_COPY;
-    return copies && took > 0 ? op->bytes_done * 1000 / took : 0;
+    uint64_t done = op->bytes_done > op->stage_bytes ? op->bytes_done - op->stage_bytes : 0;
+    return copies && took > 0 ? done * 1000 / took : 0;
+}
+
+/* By what was measured; before anything was, by what was reserved. 0: nothing is being copied. */
+static uint64_t copy_eta_ms(const struct dir_operation *op, uint64_t rate)
+{
+    bool copies = op->state == DIR_OPERATION_RUNNING && op->stage == DIR_STAGE_COPY;
+    uint64_t left = op->bytes_total > op->bytes_done ? op->bytes_total - op->bytes_done : 0;
+    rate = rate > 0 ? rate : op->rate_bytes_per_s;
+    return copies && rate > 0 ? left * 1000 / rate : 0;
 }
 
 static void put_progress(struct buf *b, const struct dir_operation *op, uint64_t now_ms)
 {
     uint64_t rate = copy_rate(op, now_ms);
-    uint64_t left = op->bytes_total > op->bytes_done ? op->bytes_total - op->bytes_done : 0;
+    buf_printf(
+        b,
+        ",\"progress\":{\"bytes_done\":%" PRIu64 ",\"bytes_total\":%" PRIu64 ",\"chunk\":%" PRIu64
+        ",\"lag_bytes\":%" PRIu64 ",\"rate_bytes_per_s\":%" PRIu64 ",\"eta_ms\":%" PRIu64 "}",
+        op->bytes_done, op->bytes_total, op->chunk, op->lag_bytes, rate, copy_eta_ms(op, rate));
+}
+
+/* What the agents counted. */
+static void put_reported(struct buf *b, const struct dir_operation *op)
+{
     buf_printf(b,
-               ",\"progress\":{\"bytes_done\":%" PRIu64 ",\"bytes_total\":%" PRIu64
-               ",\"chunk\":%" PRIu64 ",\"lag_bytes\":%" PRIu64 ",\"rate_bytes_per_s\":%" PRIu64
-               ",\"eta_ms\":%" PRIu64 "}",
-               op->bytes_done, op->bytes_total, op->chunk, op->lag_bytes, rate,
-               rate > 0 ? left * 1000 / rate : 0);
+               ",\"reported\":{\"checksum_failures\":%" PRIu64 ",\"open_operations\":%" PRIu64
+               ",\"stale_reads\":%" PRIu64 ",\"old_epoch_writes\":%" PRIu64
+               ",\"deleted_bytes\":%" PRIu64 "}",
+               op->checksum_failures, op->open_operations, op->stale_reads, op->old_epoch_writes,
+               op->deleted_bytes);
 }
 
 static void put_stages(struct buf *b, const struct dir_operation *op)
@@ -65,10 +86,33 @@ static void put_attention(struct buf *b, const struct dir_operation *op)
     buf_put_u8(b, '}');
 }
 
-static bool is_past_cutover(const struct dir_operation *op)
+/* Of a move of a part: the part, and the partition that it is since the cutover. */
+static void put_part(struct buf *b, const struct dir_operation *op)
 {
-    return op->stage == DIR_STAGE_WINDOW || op->stage == DIR_STAGE_CLEANUP ||
-           op->state == DIR_OPERATION_DONE || op->state == DIR_OPERATION_FAILED;
+    const struct dir_part *part = &op->part;
+    if (!part->is_set) {
+        return;
+    }
+    buf_put_str(b, ",\"range\":{");
+    if (part->start_len > 0) {
+        buf_put_str(b, "\"start\":");
+        bound_put(b, part->hex, dir_part_start(part));
+    }
+    if (!part->end_open) {
+        buf_put_str(b, part->start_len > 0 ? ",\"end\":" : "\"end\":");
+        bound_put(b, part->hex, dir_part_end(part));
+    }
+    buf_put_u8(b, '}');
+    if (op->retired != 0) {
+        buf_printf(b, ",\"partition_after\":%" PRIu64, op->partition);
+    }
+}
+
+static void put_other(struct buf *b, const char *member, uint64_t id)
+{
+    if (id != 0) {
+        buf_printf(b, ",\"%s\":%" PRIu64, member, id);
+    }
 }
 
 void operation_put_open(struct buf *b, const struct dir_operation *op)
@@ -76,8 +120,9 @@ void operation_put_open(struct buf *b, const struct dir_operation *op)
     buf_printf(b,
                "{\"id\":%" PRIu64 ",\"kind\":\"%s\",\"keyspace\":\"%s\",\"partition\":%" PRIu64
                ",\"attempt\":%" PRIu32 ",\"stage\":\"%s\",\"joined\":%s,\"state\":\"%s\"",
-               op->id, dir_operation_kind_name(op->kind), op->keyspace_name, op->partition,
-               op->attempt, dir_stage_name(op->stage), op->joined ? "true" : "false",
+               op->id, dir_operation_kind_name(op->kind), op->keyspace_name,
+               op->retired != 0 ? op->retired : op->partition, op->attempt,
+               dir_stage_name(op->stage), op->joined ? "true" : "false",
                dir_operation_state_name(op->state));
     if (op->validate_at != 0) {
         buf_printf(b, ",\"validate_at\":%" PRIu64, op->validate_at);
@@ -92,10 +137,14 @@ void operation_put_open(struct buf *b, const struct dir_operation *op)
     if (op->epoch_after != 0) {
         buf_printf(b, ",\"epoch_after\":%" PRIu64, op->epoch_after);
     }
+    put_part(b, op);
+    put_other(b, "reverses", op->reverses);
+    put_other(b, "reversed_by", op->reversed_by);
     put_progress(b, op, clock_wall_ms());
+    put_reported(b, op);
     put_stages(b, op);
     put_attention(b, op);
-    buf_printf(b, ",\"rollback\":\"%s\"", is_past_cutover(op) ? "forward_only" : "safe");
+    buf_printf(b, ",\"rollback\":\"%s\"", operation_past_cutover(op) ? "forward_only" : "safe");
 }
 
 static void get_one(struct exchange *x, const struct dir_view *v)
@@ -108,6 +157,7 @@ static void get_one(struct exchange *x, const struct dir_view *v)
         return;
     }
     operation_put_open(out, op);
+    operation_put_plan(out, v, op, dir_budget_first(v));
     buf_printf(out, ",\"revision\":%" PRIu64 "}", v->revision);
     reply_read(x, v->revision);
 }
@@ -166,6 +216,7 @@ static void put_page(struct exchange *x, struct listing *l, const struct filters
     const struct dir_operation *op;
     struct slice key = slice_of(NULL, 0);
     struct ptree_iter it;
+    uint64_t first = dir_budget_first(l->view);
     buf_printf(out, "{\"revision\":%" PRIu64 ",\"operations\":[", l->revision);
     ptree_seek(&l->view->operations, slice_of(l->position, l->position_len), &it);
     for (; (op = ptree_iter_get(&it, &key)) != NULL; ptree_iter_next(&it)) {
@@ -179,6 +230,7 @@ static void put_page(struct exchange *x, struct listing *l, const struct filters
             buf_put_u8(out, ',');
         }
         operation_put_open(out, op);
+        operation_put_plan(out, l->view, op, first);
         buf_put_u8(out, '}');
     }
     buf_put_u8(out, ']');
@@ -217,6 +269,7 @@ render_operation_now(struct exchange *x, const struct mutation *m, const struct 
         return;
     }
     operation_put_open(out, r->operation);
+    operation_put_plan_now(x, r->operation);
     buf_printf(out, ",\"revision\":%" PRIu64 "}", r->revision);
     exchange_reply(x, 200, NULL);
 }
@@ -256,6 +309,11 @@ static void verb(struct exchange *x, const char *name, Cadastre__OperationVerbKi
 void h_operation_abort(struct exchange *x)
 {
     verb(x, "operation_abort", CADASTRE__OPERATION_VERB_KIND__ABORT);
+}
+
+void h_operation_retry(struct exchange *x)
+{
+    verb(x, "operation_retry", CADASTRE__OPERATION_VERB_KIND__RETRY);
 }
 
 void h_operation_finish_validation(struct exchange *x)

@@ -11,15 +11,17 @@
 
 /* --- reads --- */
 
-static void put_partition(struct buf *out,
+static void put_partition(struct exchange *x,
                           const struct dir_view *v,
                           const struct dir_keyspace *ks,
                           const struct dir_partition *p)
 {
+    struct buf *out = exchange_out(x);
     struct route_image image;
     route_of_view(&image, v, ks, p);
     route_put_open(out, &image);
     partition_put_more(out, p);
+    load_put_partition(out, control_loads(exchange_api(x)->control), p->id);
 }
 
 static void get_one(struct exchange *x, const struct dir_view *v)
@@ -28,7 +30,7 @@ static void get_one(struct exchange *x, const struct dir_view *v)
     const struct dir_partition *p = ks != NULL ? read_partition(x, v, ks) : NULL;
     struct buf *out = exchange_out(x);
     if (p != NULL) {
-        put_partition(out, v, ks, p);
+        put_partition(x, v, ks, p);
         buf_printf(out, ",\"revision\":%" PRIu64 "}", v->revision);
         reply_read(x, v->revision);
     }
@@ -50,7 +52,7 @@ static void put_page(struct exchange *x, struct listing *l, const struct dir_key
         if (l->count++ > 0) {
             buf_put_u8(out, ',');
         }
-        put_partition(out, l->view, ks, p);
+        put_partition(x, l->view, ks, p);
         buf_put_u8(out, '}');
     }
     buf_put_u8(out, ']');

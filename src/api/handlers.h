@@ -122,6 +122,13 @@ struct bounds {
 };
 /* False when answered: they don't decode, or the range is empty. */
 bool param_bounds(struct exchange *x, const struct dir_keyspace *ks, struct bounds *ret_bounds);
+/* One of a body, in memory of the exchange. */
+enum err_code bound_read(struct exchange *x,
+                         const struct dir_keyspace *ks,
+                         const json_t *text,
+                         const char *pointer,
+                         struct slice *ret,
+                         struct err *e) MUST_CHECK;
 /* The bounds of a body's array, in memory of the exchange; NULL with the pointer of the wrong one.
  */
 struct slice *bounds_read(struct exchange *x,
@@ -225,6 +232,8 @@ void *job_new(struct exchange *x, size_t size);
 /* Parks the exchange and queues the job, which is freed after its answer; 503 when the queue is
  * full. */
 void job_start(struct exchange *x, struct job *job);
+/* The same at once, on the worker, for one that is known to be short. */
+void job_run(struct exchange *x, struct job *job);
 /* For `answer`: replies out, or the problem in err. */
 void job_reply(struct exchange *x, struct job *job);
 
@@ -246,7 +255,8 @@ enum listing_of {
     LIST_SERVERS,
     LIST_WATCHERS,
     LIST_AUDIT,
-    LIST_DIFF
+    LIST_DIFF,
+    LIST_REPLICATION
 };
 
 /* One page of a list. */

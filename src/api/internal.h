@@ -63,6 +63,7 @@ struct exchange {
     enum api_method method;
     bool http_1_0;
     bool close_after;   /* say Connection: close */
+    bool protobuf;      /* the body is */
     bool follows, kick; /* the feed; to be run at the next turn */
     bool suspended;     /* libmicrohttpd has it so */
     int status;         /* of the answer; 0 until then */
@@ -249,8 +250,8 @@ struct head {
     const char *bad; /* why the head is refused, or NULL */
     const char *repeated;
     unsigned seen; /* bit for each header that may come once */
-    bool has_length, has_encoding, encoding_ok, length_ok, type_ok, type_merge, has_type, coded,
-        expects;
+    bool has_length, has_encoding, encoding_ok, length_ok, type_ok, type_merge, type_protobuf,
+        has_type, coded, expects;
     uint64_t length;
     size_t line_len; /* of the request line */
     const char *request_id;

@@ -155,6 +155,13 @@ void job_start(struct exchange *x, struct job *job)
     }
 }
 
+void job_run(struct exchange *x, struct job *job)
+{
+    job->work(job);
+    job->answer(x, job);
+    job_free(job);
+}
+
 void job_reply(struct exchange *x, struct job *job)
 {
     struct buf *out = exchange_out(x);

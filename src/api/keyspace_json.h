@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The Keyspace object, both ways: what a body says about placement, policy and replicas, and how it
- * is shown. */
+/* The Keyspace object, both ways: what a body says about placement and replicas, and how it is
+ * shown. */
 #ifndef API_KEYSPACE_JSON_H
 #define API_KEYSPACE_JSON_H
 
 #include "api/json.h"
 #include "directory/directory.h"
-
-enum { POLICY_MAX = 16 << 10 }; /* bytes of its canonical form */
 
 /* {"name":… without the closing brace. `partitions` and `unavailable` UINT64_MAX: not said. */
 void keyspace_put_open(struct buf *b,
@@ -18,11 +16,6 @@ void keyspace_put_open(struct buf *b,
 /* Reads {"require":{label: value | [value…]},"spread":label} at "/placement" into `p`, which holds
  * what was there before (zero for a new keyspace): a merge-patch. */
 enum err_code placement_read(json_t *object, struct dir_placement *p, struct err *e) MUST_CHECK;
-
-/* Merges {"name": scalar or array…} at "/policy" into `old` (canonical JSON, "{}" for none), and
- * appends the canonical result, at most POLICY_MAX bytes. */
-enum err_code
-policy_merge(json_t *patch, struct slice old, struct buf *out, struct err *e) MUST_CHECK;
 
 /* {"sync":n,"async":n}, each optional, into what is there. */
 enum err_code

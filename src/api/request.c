@@ -119,6 +119,7 @@ static void take_type(struct head *h, struct slice value)
     h->has_type = true;
     h->type_ok = is_word(slice_of(value.data, len), "application/json");
     h->type_merge = is_word(slice_of(value.data, len), "application/merge-patch+json");
+    h->type_protobuf = is_word(slice_of(value.data, len), "application/x-protobuf");
 }
 
 /* An id that came along is taken over when it can be put into a log line and a header. */
@@ -262,7 +263,7 @@ static enum err_code find_route(struct exchange *x, struct err *e)
     return ERR_OK;
 }
 
-static enum err_code check_body(const struct exchange *x, const struct head *h, struct err *e)
+static enum err_code check_body(struct exchange *x, const struct head *h, struct err *e)
 {
     unsigned flags = x->route->flags;
     if (!h->has_encoding && h->length == 0) {
@@ -271,14 +272,17 @@ static enum err_code check_body(const struct exchange *x, const struct head *h, 
     if ((flags & (API_ROUTE_BODY | API_ROUTE_BODY_NEEDED)) == 0) {
         return err_set(e, ERR_INVALID_REQUEST, "this request takes no body");
     }
-    bool type_ok =
-        !h->has_type || h->type_ok || (h->type_merge && (flags & API_ROUTE_MERGE_PATCH) != 0);
+    bool type_ok = !h->has_type || h->type_ok ||
+                   (h->type_merge && (flags & API_ROUTE_MERGE_PATCH) != 0) ||
+                   (h->type_protobuf && (flags & API_ROUTE_PROTOBUF) != 0);
     if (!type_ok || h->coded) {
         return err_set(
             e, ERR_UNSUPPORTED_MEDIA_TYPE,
-            "send the body as Content-Type: application/json%s, without Content-Encoding",
-            (flags & API_ROUTE_MERGE_PATCH) != 0 ? " or application/merge-patch+json" : "");
+            "send the body as Content-Type: application/json%s%s, without Content-Encoding",
+            (flags & API_ROUTE_MERGE_PATCH) != 0 ? " or application/merge-patch+json" : "",
+            (flags & API_ROUTE_PROTOBUF) != 0 ? " or application/x-protobuf" : "");
     }
+    x->protobuf = h->type_protobuf;
     return ERR_OK;
 }
 

@@ -32,6 +32,8 @@ fill(struct route_image *r, const struct dir_keyspace *ks, const struct dir_part
     r->bounds_hex = dir_codec_bounds_are_hex(ks);
     r->state = p->state;
     r->rate_limit = p->rate_limit;
+    r->operation = p->operation;
+    r->moving = p->moving;
     r->replica_count = p->replica_count;
 }
 
@@ -95,6 +97,8 @@ void route_of_version(struct route_image *r,
         .bounds_hex = dir_codec_bounds_are_hex(ks),
         .state = version->state,
         .rate_limit = version->rate_limit,
+        .operation = version->held_by,
+        .moving = version->moving,
         .replica_count = version->replica_count,
     };
     for (unsigned i = 0; i < version->replica_count; i++) {
@@ -251,6 +255,13 @@ void route_put_open(struct buf *b, const struct route_image *r)
     at = put_cstring(at, r->authority);
     *at++ = '"';
     at = put_replicas(at, r);
+    if (r->operation != 0) {
+        at = PUT_LITERAL(at, ",\"moving\":{\"operation\":");
+        at = put_u64(at, r->operation);
+        at = PUT_LITERAL(at, ",\"stage\":\"");
+        at = put_cstring(at, dir_stage_name((enum dir_stage)r->moving));
+        at = PUT_LITERAL(at, "\"}");
+    }
     if (r->rate_limit > 0) {
         at = PUT_LITERAL(at, ",\"rate_limit\":{\"requests_per_s\":");
         at = put_u64(at, r->rate_limit);

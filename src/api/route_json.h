@@ -20,6 +20,8 @@ struct route_image {
     uint8_t state;
     const char *authority;
     uint64_t rate_limit;
+    uint64_t operation; /* that holds it, or 0 */
+    uint8_t moving;     /* in which stage */
     unsigned replica_count;
     struct route_replica {
         const char *node, *address;

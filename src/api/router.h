@@ -15,6 +15,7 @@ enum {
         4, /* may have a JSON body; without this flag a non-empty body is refused with 400 */
     API_ROUTE_BODY_NEEDED = 8,  /* must have one (implies API_ROUTE_BODY) */
     API_ROUTE_MERGE_PATCH = 16, /* application/merge-patch+json is accepted too */
+    API_ROUTE_PROTOBUF = 64,    /* application/x-protobuf is accepted too */
     API_ROUTE_OPEN = 32         /* needs no credential: /livez and the like */
 };
 

@@ -11,11 +11,13 @@ PARAMS(changes_params, "since", "wait_ms", "limit", "start", "end", "partition",
 PARAMS(watch_params, "since", "start", "end", "partition", "generation");
 PARAMS(diff_params, "from", "to", "limit", "cursor");
 PARAMS(operations_params, "state", "keyspace", "node", "kind", "limit", "cursor");
+PARAMS(replication_params, "keyspace", "limit", "cursor");
 PARAMS(watchers_params, "behind", "limit", "cursor");
 PARAMS(confirm_params, "confirm");
 PARAMS(force_params, "force");
 PARAMS(session_params, "session");
 PARAMS(tasks_params, "session", "since", "wait_ms");
+PARAMS(skew_params, "keyspace");
 PARAMS(health_params, "verbose");
 
 #define KEYSPACE  "/v1/keyspaces/{keyspace}"
@@ -68,22 +70,31 @@ static const struct api_route routes[] = {
     {API_DELETE, "/v1/nodes/{node}", h_node_delete, force_params, MUTATES},
 
     {API_POST, NODE "/heartbeat", h_node_heartbeat, NULL, API_ROUTE_BODY_NEEDED},
+    {API_POST, NODE "/load", h_node_load, NULL, API_ROUTE_BODY_NEEDED | API_ROUTE_PROTOBUF},
     {API_DELETE, NODE "/session", h_session_delete, session_params, MUTATES},
     {API_GET, NODE "/tasks", h_node_tasks, tasks_params, READS},
     {API_GET, NODE "/duties", h_duties_list, NULL, READS},
     {API_POST, NODE "/duties/{duty}", h_duty_done, NULL, MUTATES_BY},
     {API_POST, NODE "/cordon", h_node_cordon, NULL, MUTATES},
     {API_POST, NODE "/uncordon", h_node_uncordon, NULL, MUTATES},
+    {API_POST, NODE "/drain", h_node_drain, NULL, MUTATES},
     {API_POST, NODE "/quarantine", h_node_quarantine, NULL, MUTATES},
     {API_POST, NODE "/unquarantine", h_node_unquarantine, NULL, MUTATES},
 
+    {API_GET, "/v1/replication", h_replication, replication_params, READS},
     {API_GET, "/v1/operations", h_operations_list, operations_params, READS},
     {API_GET, "/v1/operations/{operation}", h_operation_get, NULL, READS},
+    {API_GET, OPERATION "/authority", h_operation_authority, NULL, READS},
 
     {API_POST, OPERATION "/reports", h_operation_report, NULL, MUTATES_BY},
     {API_POST, OPERATION "/abort", h_operation_abort, NULL, MUTATES},
+    {API_POST, OPERATION "/retry", h_operation_retry, NULL, MUTATES},
     {API_POST, OPERATION "/finish-validation", h_operation_finish_validation, NULL, MUTATES},
     {API_POST, OPERATION "/promote-candidate", h_operation_promote, NULL, MUTATES_BY},
+
+    {API_GET, "/v1/balancer", h_balancer_get, NULL, READS},
+    {API_PATCH, "/v1/balancer", h_balancer_patch, NULL, PATCHES},
+    {API_GET, "/v1/skew", h_skew, skew_params, 0},
 
     {API_GET, "/v1/commands/{key}", h_command_get, NULL, READS},
     {API_GET, "/v1/audit", h_audit, page_params, READS},

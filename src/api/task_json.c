@@ -15,15 +15,14 @@ static void put_u64(struct buf *b, const char *member, uint64_t v)
 
 static void put_range(struct buf *b, const struct dir_task *t)
 {
-    const struct dir_partition *p = t->partition;
     bool hex = dir_codec_bounds_are_hex(t->keyspace);
-    if (p->start_len > 0) {
+    if (t->start.len > 0) {
         buf_put_str(b, ",\"start\":");
-        bound_put(b, hex, dir_partition_start(p));
+        bound_put(b, hex, t->start);
     }
-    if (!p->end_open) {
+    if (!t->end_open) {
         buf_put_str(b, ",\"end\":");
-        bound_put(b, hex, dir_partition_end(p));
+        bound_put(b, hex, t->end);
     }
 }
 
@@ -32,12 +31,24 @@ static void put_must_have(struct buf *b, const struct dir_task *t)
     buf_put_str(b, ",\"must_have\":[");
     for (uint32_t i = 0; i < t->must_have_count; i++) {
         const struct dir_task_peer *peer = &t->must_have[i];
-        buf_printf(b, "%s{\"node\":\"%s\",\"session\":%" PRIu64 ",\"address\":", i > 0 ? "," : "",
-                   peer->node->name, peer->session);
+        buf_printf(b, "%s{\"node\":\"%s\",\"session\":%" PRIu64 ",\"role\":\"%s\",\"address\":",
+                   i > 0 ? "," : "", peer->node->name, peer->session, dir_role_name(peer->role));
         json_put_cstring(b, peer->node->address);
         buf_put_u8(b, '}');
     }
     buf_put_u8(b, ']');
+}
+
+/* The retired partitions whose data this one's came out of. */
+static void put_parents(struct buf *b, const struct dir_partition *p)
+{
+    const uint64_t *parents = dir_partition_parents(p);
+    for (unsigned i = 0; i < p->parent_count; i++) {
+        buf_printf(b, "%s%" PRIu64, i == 0 ? ",\"parents\":[" : ",", parents[i]);
+    }
+    if (p->parent_count > 0) {
+        buf_put_u8(b, ']');
+    }
 }
 
 static const char *authority_of(const struct dir_task *t, const struct dir_node *primary)
@@ -51,6 +62,7 @@ static const char *authority_of(const struct dir_task *t, const struct dir_node 
 static void put_grant(struct buf *b, const struct dir_task *t, const struct dir_node *node)
 {
     put_range(b, t);
+    put_parents(b, t->partition);
     if (t->role == DIR_ROLE_PRIMARY) {
         buf_printf(b, ",\"authority\":\"%s\",\"fenced\":%s", authority_of(t, node),
                    t->fenced ? "true" : "false");
@@ -65,7 +77,7 @@ static void put_operation(struct buf *b, const struct dir_task *t)
     const struct dir_operation *o = t->operation;
     buf_printf(b, ",\"operation\":%" PRIu64 ",\"attempt\":%" PRIu32 ",\"stage\":\"%s\"", o->id,
                o->attempt, dir_stage_name(o->stage));
-    if (t->kind == DIR_TASK_GRANT) {
+    if (t->kind == DIR_TASK_GRANT || t->kind == DIR_TASK_CLEANUP) {
         return;
     }
     buf_printf(b, ",\"side\":\"%s\",\"operation_kind\":\"%s\"",
@@ -80,7 +92,11 @@ static void put_operation(struct buf *b, const struct dir_task *t)
     if (o->fenced) {
         buf_printf(b, ",\"final_position\":%" PRIu64, o->final_position);
     }
-    put_u64(b, "rate_bytes_per_s", o->max_bytes_per_s);
+    put_u64(b, "start_position", t->start_position);
+    if (t->reverse) {
+        buf_put_str(b, ",\"reverse\":true");
+    }
+    put_u64(b, "rate_bytes_per_s", o->rate_bytes_per_s);
     if (t->peer != NULL) {
         buf_printf(b, ",\"peer\":{\"node\":\"%s\",\"address\":", t->peer->name);
         json_put_cstring(b, t->peer->address);
@@ -108,7 +124,7 @@ static void put_task(struct buf *b, const struct dir_task *t, const struct dir_n
     if (t->kind == DIR_TASK_GRANT) {
         put_grant(b, t, node);
     }
-    if (t->operation != NULL && t->kind != DIR_TASK_REVOKE && t->kind != DIR_TASK_CLEANUP) {
+    if (t->operation != NULL && t->kind != DIR_TASK_REVOKE) {
         put_operation(b, t);
     }
     if (t->kind == DIR_TASK_CLEANUP) {

@@ -41,8 +41,10 @@
     X(NODE_IN_USE, "node_in_use", 409, 4, "The node holds partitions")                             \
     X(NO_DESTINATION, "no_destination", 409, 4, "No node may take the partition")                  \
     X(PLACEMENT_VIOLATED, "placement_violated", 409, 4, "The placement rules forbid this")         \
+    X(BUDGET_EXCEEDED, "budget_exceeded", 409, 4, "A budget has no room for it at present")        \
     X(SERVER_EXISTS, "server_exists", 409, 4, "A server of this id exists")                        \
     X(MEMBERSHIP_BUSY, "membership_busy", 409, 4, "Another membership change is under way")        \
+    X(NOT_A_VOTER, "not_a_voter", 409, 4, "The server has no vote")                                \
     X(QUORUM_AT_RISK, "quorum_at_risk", 409, 4, "The change would cost the majority")              \
     X(PARTITION_RETIRED, "partition_retired", 410, 3, "The partition was split or merged")         \
     X(COMPACTED, "compacted", 410, 3, "The history no longer reaches back that far")               \

@@ -41,6 +41,7 @@ struct target {
 void target_init(struct target *t, const char *path);
 /* Appends "/" and the text, escaped. */
 void target_segment(struct target *t, const char *text);
+void target_segment_u64(struct target *t, uint64_t value);
 void target_query(struct target *t, const char *name, const char *value);
 void target_query_u64(struct target *t, const char *name, uint64_t value);
 /* The flag of the same name (with "-" for "_"), if it was given. */

@@ -15,6 +15,9 @@ extern const struct cli_command changes_commands[];
 extern const struct cli_command diff_commands[];
 extern const struct cli_command node_commands[];
 extern const struct cli_command operation_commands[];
+extern const struct cli_command replication_commands[];
+extern const struct cli_command balancer_commands[];
+extern const struct cli_command skew_commands[];
 extern const struct cli_command server_commands[];
 extern const struct cli_command watchers_commands[];
 extern const struct cli_command command_commands[];
@@ -27,6 +30,27 @@ extern const struct cli_command completion_commands[];
 
 extern const struct out_view cmd_operation_view; /* cmd_operation.c */
 extern const struct out_view cmd_change_view;    /* cmd_changes.c */
+
+/* cmd_follow.c: an operation asked for until it has ended. */
+struct follow {
+    uint64_t id, min_revision; /* a server that is behind is not asked; 0: any */
+    uint64_t wait_ms;          /* UINT64_MAX: for ever */
+    void (*on_news)(struct cli *c, const json_t *operation); /* another stage, attempt, state */
+};
+/* EXIT_DONE when it is done, EXIT_FAILED when it was aborted or failed, EXIT_TIMED_OUT. What was
+ * seen last is the caller's; NULL when nothing was. */
+int cmd_follow(struct cli *c, const struct follow *f, json_t **ret_operation);
+/* As cmd_finish() for a command that began or changed an operation: with --wait, at its end. */
+int cmd_finish_operation(struct cli *c, int code, json_t *answer);
+void cmd_pause_ms(uint64_t ms);
+#define CMD_FLAG_WAIT                                                                              \
+    {                                                                                              \
+        "wait", "DURATION", "Wait at most so long", ARGS_DURATION, 0, false, false                 \
+    }
+#define CMD_FLAG_REASON                                                                            \
+    {                                                                                              \
+        "reason", "TEXT", "Why, for the audit", ARGS_TEXT, 0, false, false                         \
+    }
 /* A cell of an array of routes: "17[g, p)@42 n1". */
 void cmd_put_routes(struct buf *cell, const json_t *routes);
 

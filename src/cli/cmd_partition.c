@@ -117,10 +117,98 @@ static int move_run(struct cli *c)
         (void)json_object_set_new(body, "empty", json_true());
     }
     body_number(body, c, "max_bytes_per_s");
+    body_number(body, c, "size_bytes");
+    body_number(body, c, "live_bytes_per_s");
     body_text(body, c, "reason");
     body_expect(body, c);
     int code = cli_write(c, "POST", &t, body, &answer);
-    return cmd_finish(c, code, answer, &cmd_operation_view);
+    return cmd_finish_operation(c, code, answer);
+}
+
+static int transfer_run(struct cli *c)
+{
+    struct target t;
+    if (!partition_target(&t, c, "transfer")) {
+        return EXIT_USAGE;
+    }
+    json_t *body = json_object(), *answer;
+    body_text(body, c, "to");
+    body_text(body, c, "reason");
+    body_expect(body, c);
+    int code = cli_write(c, "POST", &t, body, &answer);
+    return cmd_finish_operation(c, code, answer);
+}
+
+static int add_replica_run(struct cli *c)
+{
+    struct target t;
+    if (!partition_target(&t, c, "replicas")) {
+        return EXIT_USAGE;
+    }
+    json_t *body = json_object(), *answer;
+    (void)json_object_set_new(body, "node", json_string_nocheck(c->args->operands[2]));
+    body_text(body, c, "role");
+    body_number(body, c, "max_bytes_per_s");
+    body_text(body, c, "reason");
+    body_expect(body, c);
+    int code = cli_write(c, "POST", &t, body, &answer);
+    return cmd_finish_operation(c, code, answer);
+}
+
+static int remove_replica_run(struct cli *c)
+{
+    struct target t;
+    if (!partition_target(&t, c, "replicas")) {
+        return EXIT_USAGE;
+    }
+    target_segment(&t, c->args->operands[2]);
+    json_t *body = json_object(), *answer;
+    body_text(body, c, "reason");
+    body_expect(body, c);
+    int code = cli_write(c, "DELETE", &t, body, &answer);
+    return cmd_finish_operation(c, code, answer);
+}
+
+static int failover_run(struct cli *c)
+{
+    struct target t;
+    int code = cli_confirm(c, "Give partition %s to '%s', and give up what that has not got?",
+                           c->args->operands[1], args_get(c->args, "to"));
+    if (code != EXIT_DONE || !partition_target(&t, c, "failover")) {
+        return code != EXIT_DONE ? code : EXIT_USAGE;
+    }
+    json_t *body = json_object(), *answer;
+    (void)json_object_set_new(body, "accept_loss", json_true());
+    body_text(body, c, "to");
+    body_text(body, c, "reason");
+    body_expect(body, c);
+    code = cli_write(c, "POST", &t, body, &answer);
+    return cmd_finish_operation(c, code, answer);
+}
+
+static int insync_run(struct cli *c)
+{
+    struct target t;
+    if (!partition_target(&t, c, "insync")) {
+        return EXIT_USAGE;
+    }
+    json_t *body = json_object(), *nodes = json_array(), *answer;
+    unsigned at = 0;
+    const char *node = args_next(c->args, "insync", &at);
+    for (; node != NULL; node = args_next(c->args, "insync", &at)) {
+        (void)json_array_append_new(nodes, json_string_nocheck(node));
+    }
+    (void)json_object_set_new(body, "insync", nodes);
+    body_number(body, c, "session");
+    body_number(body, c, "epoch");
+    body_number(body, c, "mod_revision");
+    int code = cli_write(c, "POST", &t, body, &answer);
+    if (code == EXIT_DONE && c->out.format != OUT_JSON) {
+        out_object(&c->out, &out_route_view, json_object_get(answer, "route"));
+        json_decref(answer);
+        return code;
+    }
+    return cmd_finish(c, code, answer, &out_route_view);
 }
 
 static int patch(struct cli *c, const char *member, json_t *value)
@@ -194,9 +282,43 @@ static const struct cli_flag move_flags[] = {
     {"to", "NODE", "The new primary", ARGS_TEXT, 0, true, false},
     {"empty", NULL, "It holds no data: reassign it at once", ARGS_SWITCH, 0, false, false},
     {"max-bytes-per-s", "N", "Copy no faster", ARGS_NUMBER, 0, false, false},
-    {"reason", "TEXT", "Why, for the audit", ARGS_TEXT, 0, false, false},
+    {"size-bytes", "N", "How large it is, for the plan", ARGS_NUMBER, 0, false, false},
+    {"live-bytes-per-s", "N", "How fast it changes, for the plan and the budgets", ARGS_NUMBER, 0,
+     false, false},
+    CMD_FLAG_REASON,
+    CMD_FLAG_WAIT,
     CLI_FLAG_EXPECT_EPOCH,
     CLI_FLAG_EXPECT_REVISION,
+    CLI_FLAGS_END};
+static const struct cli_flag transfer_flags[] = {
+    {"to", "NODE", "The new primary", ARGS_TEXT, 0, true, false},
+    CMD_FLAG_REASON,
+    CMD_FLAG_WAIT,
+    CLI_FLAG_EXPECT_EPOCH,
+    CLI_FLAG_EXPECT_REVISION,
+    CLI_FLAGS_END};
+static const struct cli_flag add_replica_flags[] = {
+    {"role", "sync|async", "What it is (sync)", ARGS_CHOICE, 0, false, false},
+    {"max-bytes-per-s", "N", "Copy no faster", ARGS_NUMBER, 0, false, false},
+    CMD_FLAG_REASON,
+    CMD_FLAG_WAIT,
+    CLI_FLAG_EXPECT_EPOCH,
+    CLI_FLAG_EXPECT_REVISION,
+    CLI_FLAGS_END};
+static const struct cli_flag remove_replica_flags[] = {
+    CMD_FLAG_REASON, CMD_FLAG_WAIT, CLI_FLAG_EXPECT_EPOCH, CLI_FLAG_EXPECT_REVISION, CLI_FLAGS_END};
+static const struct cli_flag failover_flags[] = {
+    {"to", "NODE", "The new primary", ARGS_TEXT, 0, true, false},
+    {"reason", "TEXT", "Why, for the audit", ARGS_TEXT, 0, true, false},
+    CMD_FLAG_WAIT,
+    CLI_FLAG_EXPECT_EPOCH,
+    CLI_FLAG_EXPECT_REVISION,
+    CLI_FLAGS_END};
+static const struct cli_flag insync_flags[] = {
+    {"session", "S", "The primary's session", ARGS_NUMBER, 0, true, false},
+    {"epoch", "E", "The epoch it has", ARGS_NUMBER, 0, true, false},
+    {"insync", "NODE", "Counts as in sync; all others do not", ARGS_TEXT, 0, false, true},
+    {"mod-revision", "R", "The route's mod_revision that was seen", ARGS_NUMBER, 0, false, false},
     CLI_FLAGS_END};
 static const struct cli_flag check_flags[] = {
     {"node", "NODE", "Who wants to write", ARGS_TEXT, 0, true, false},
@@ -216,6 +338,20 @@ const struct cli_command partition_commands[] = {
      "cadastre partition merge orders 17 --with 18\n", merge_flags, merge_run},
     {"move", "KEYSPACE PARTITION", "Move a partition to another node",
      "cadastre partition move orders 17 --from n1 --to n2 --empty\n", move_flags, move_run},
+    {"transfer", "KEYSPACE PARTITION", "Make a replica that is in sync the primary",
+     "cadastre partition transfer orders 17 --to n2 --wait 30s\n", transfer_flags, transfer_run},
+    {"add-replica", "KEYSPACE PARTITION NODE", "Add a copy",
+     "cadastre partition add-replica orders 17 n3 --role async\n", add_replica_flags,
+     add_replica_run},
+    {"remove-replica", "KEYSPACE PARTITION NODE", "Remove a copy",
+     "cadastre partition remove-replica orders 17 n3\n", remove_replica_flags, remove_replica_run},
+    {"failover", "KEYSPACE PARTITION",
+     "Give a partition without a primary to a replica, whatever that lacks",
+     "cadastre partition failover orders 17 --to n2 --reason burnt-down --yes\n", failover_flags,
+     failover_run},
+    {"insync", "KEYSPACE PARTITION", "Say as the primary which replicas are in sync",
+     "cadastre partition insync orders 17 --session 12 --epoch 42 --insync n2\n", insync_flags,
+     insync_run},
     {"pin", "KEYSPACE PARTITION", "Keep the balancer away from a partition",
      "cadastre partition pin orders 17\n", expect_flags, pin_run},
     {"unpin", "KEYSPACE PARTITION", "Let the balancer have it again",

@@ -51,23 +51,6 @@ static bool take_percent(const struct cli *c, const char *name, uint32_t max_ppm
 
 /* --- figures for people --- */
 
-/* One decimal, but none that is 0: "56.4 MiB". */
-static void put_bytes(struct buf *b, uint64_t bytes)
-{
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-    unsigned unit = 0;
-    while (unit < 5 && bytes >> (10 * (unit + 1)) != 0) {
-        unit++;
-    }
-    uint64_t one = UINT64_C(1) << (10 * unit);
-    uint64_t tenths = bytes / one * 10 + (bytes % one * 10 + one / 2) / one;
-    buf_put_u64_dec(b, tenths / 10);
-    if (tenths % 10 != 0) {
-        buf_printf(b, ".%u", (unsigned)(tenths % 10));
-    }
-    buf_printf(b, " %s", units[unit]);
-}
-
 /* "2h 16m 32s" */
 static void put_seconds(struct buf *b, uint64_t s)
 {
@@ -118,7 +101,7 @@ static const struct out_view figure_view = {"figure", figure_columns};
 
 static void put_size_cell(struct buf *cell, const json_t *bytes)
 {
-    put_bytes(cell, (uint64_t)json_integer_value(bytes));
+    plan_put_bytes(cell, (uint64_t)json_integer_value(bytes));
 }
 
 static const struct out_column component_columns[] = {{"COMPONENT", "name", NULL},
@@ -151,7 +134,7 @@ static void put_value(struct buf *b, const json_t *value, enum unit unit)
         put_seconds(b, (uint64_t)n);
     } else {
         buf_put_str(b, n < 0 ? "-" : "");
-        put_bytes(b, n < 0 ? (uint64_t)-n : (uint64_t)n);
+        plan_put_bytes(b, n < 0 ? (uint64_t)-n : (uint64_t)n);
         buf_put_str(b, unit == BYTES_PER_S ? "/s" : "");
     }
 }
@@ -221,45 +204,14 @@ static bool print_plain(struct cli *c, const json_t *answer, const char *name)
 
 /* --- plan move --- */
 
-static void advise_rate(json_t *advice, const struct plan_move *p, struct buf *b)
-{
-    if (p->advised_rate == 0) {
-        buf_put_str(b, "the live changes alone take what the reserve leaves of the budget: raise "
-                       "the budget, or move at a quieter time");
-    } else if (p->too_thin) {
-        buf_put_str(b, "copy at ");
-        put_bytes(b, p->advised_rate);
-        buf_printf(b, "/s at most: the copy then takes %llu s", (unsigned long long)p->advised_s);
-    } else {
-        return;
-    }
-    add_advice(advice, b);
-}
-
 static json_t *move_advice(const struct plan_move *p, uint32_t reserve_ppm)
 {
+    char lines[PLAN_ADVICE][PLAN_ADVICE_MAX];
     json_t *advice = json_array();
-    struct buf b;
-    buf_init(&b, TEXT_MAX);
-    if (p->margin < 0) {
-        buf_put_str(&b, "the peak is above the budget by ");
-        put_bytes(&b, (uint64_t)-p->margin);
-        buf_put_str(&b, "/s");
-        add_advice(advice, &b);
-    } else if (p->too_thin) {
-        buf_put_str(&b, "the margin of ");
-        put_bytes(&b, (uint64_t)p->margin);
-        buf_printf(&b, "/s is too thin: a reserve of %g%% is ", (double)reserve_ppm / 10000.0);
-        put_bytes(&b, p->wanted_margin);
-        buf_put_str(&b, "/s");
-        add_advice(advice, &b);
+    unsigned n = plan_move_advice(p, reserve_ppm, lines);
+    for (unsigned i = 0; i < n; i++) {
+        (void)json_array_append_new(advice, json_string(lines[i]));
     }
-    advise_rate(advice, p, &b);
-    if (p->falls_behind) {
-        buf_put_str(&b, "changes come as fast as they are copied: catching up may never end");
-        add_advice(advice, &b);
-    }
-    buf_close(&b);
     return advice;
 }
 

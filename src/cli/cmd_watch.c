@@ -5,10 +5,8 @@
 #include "base/lines.h"
 #include "cli/cmd.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-#include <time.h>
 
 enum {
     WATCH_RETRY_MS = 1000,
@@ -162,13 +160,6 @@ static bool connect_once(struct watch *w, bool last_try, int *ret_code)
     return go_on;
 }
 
-static void pause_ms(uint64_t ms)
-{
-    struct timespec ts = {(time_t)(ms / 1000), (long)(ms % 1000) * 1000000};
-    while (nanosleep(&ts, &ts) != 0 && errno == EINTR) {
-    }
-}
-
 static int follow(struct watch *w)
 {
     int code = EXIT_DONE;
@@ -189,7 +180,7 @@ static int follow(struct watch *w)
             http_rotate(w->c->http);
         }
         uint64_t wait = w->sse.retry_ms > 0 ? w->sse.retry_ms : WATCH_RETRY_MS;
-        pause_ms(wait < WATCH_RETRY_MAX_MS ? wait : WATCH_RETRY_MAX_MS);
+        cmd_pause_ms(wait < WATCH_RETRY_MAX_MS ? wait : WATCH_RETRY_MAX_MS);
     }
     return code;
 }

@@ -6,43 +6,9 @@
 
 #include <string.h>
 
-/* --- numbers that don't wrap: TOO_LARGE absorbs whatever is done with it --- */
-
-#define TOO_LARGE UINT64_MAX
-
-static uint64_t add(uint64_t a, uint64_t b)
-{
-    uint64_t sum;
-    return __builtin_add_overflow(a, b, &sum) ? TOO_LARGE : sum;
-}
-
-static uint64_t mul(uint64_t a, uint64_t b)
-{
-    uint64_t product;
-    bool large = a == TOO_LARGE || b == TOO_LARGE || __builtin_mul_overflow(a, b, &product);
-    return large ? TOO_LARGE : product;
-}
-
-static uint64_t ceil_div(uint64_t a, uint64_t b)
-{
-    return a / b + (a % b != 0);
-}
-
-/* floor(a * part / whole) for part and whole below 2^32, without a product that is larger than the
- * result. */
-static uint64_t scale(uint64_t a, uint64_t part, uint64_t whole)
-{
-    return a == TOO_LARGE ? a : add(mul(a / whole, part), a % whole * part / whole);
-}
-
 static uint64_t max_u64(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
-}
-
-static enum err_code too_large(struct err *e)
-{
-    return err_set(e, ERR_INVALID_REQUEST, "the figures would pass 2^53: give smaller ones");
 }
 
 static struct plan_ratio ratio(uint64_t num, uint64_t den)
@@ -53,110 +19,30 @@ static struct plan_ratio ratio(uint64_t num, uint64_t den)
         a = b;
         b = rest;
     }
-    bool fits = num != TOO_LARGE && den != TOO_LARGE && den != 0 && num / a <= PARSE_INT_MAX &&
-                den / a <= PARSE_INT_MAX;
+    bool fits = num != PLAN_TOO_LARGE && den != PLAN_TOO_LARGE && den != 0 &&
+                num / a <= PARSE_INT_MAX && den / a <= PARSE_INT_MAX;
     return fits ? (struct plan_ratio){num / a, den / a} : (struct plan_ratio){0, 0};
 }
 
 static struct plan_ratio ratio_add(struct plan_ratio a, struct plan_ratio b)
 {
     if (a.den == b.den) {
-        return ratio(add(a.num, b.num), a.den);
+        return ratio(plan_add(a.num, b.num), a.den);
     }
-    return ratio(add(mul(a.num, b.den), mul(b.num, a.den)), mul(a.den, b.den));
+    return ratio(plan_add(plan_mul(a.num, b.den), plan_mul(b.num, a.den)), plan_mul(a.den, b.den));
 }
 
 static struct plan_ratio ratio_mul(struct plan_ratio a, uint64_t part, uint64_t whole)
 {
     /* Reduced crosswise first, so that only what is really too large does not fit. */
     struct plan_ratio left = ratio(a.num, whole), right = ratio(part, a.den);
-    return ratio(mul(left.num, right.num), mul(left.den, right.den));
+    return ratio(plan_mul(left.num, right.num), plan_mul(left.den, right.den));
 }
 
 /* a <= limit */
 static bool ratio_within(struct plan_ratio a, uint64_t limit)
 {
     return a.num / a.den < limit || (a.num / a.den == limit && a.num % a.den == 0);
-}
-
-/* --- move --- */
-
-static enum err_code check_move(const struct plan_move_input *in, struct err *e)
-{
-    const uint64_t values[] = {in->size,          in->copy_rate,       in->live_rate, in->budget,
-                               in->dual_write_ms, in->checksum_passes, in->replicas};
-    for (unsigned i = 0; i < sizeof values / sizeof values[0]; i++) {
-        if (values[i] > PARSE_INT_MAX) {
-            return too_large(e);
-        }
-    }
-    if (in->copy_rate == 0) {
-        return err_set(e, ERR_INVALID_REQUEST, "--copy-rate must be above 0");
-    }
-    if (in->budget == 0) {
-        return err_set(e, ERR_INVALID_REQUEST, "--budget must be above 0");
-    }
-    return ERR_OK;
-}
-
-static bool put_components(const struct plan_move_input *in, struct plan_move *p)
-{
-    uint64_t changes = mul(in->live_rate, p->copy_s);
-    uint64_t written = add(in->size, changes), received = add(written, p->dual_write_bytes);
-    const struct plan_component all[PLAN_COMPONENTS] = {
-        {"source_reads", "size", in->size},
-        {"destination_writes", "size + live rate x copy time", written},
-        {"checksums", "size x 2 sides x checksum passes",
-         mul(mul(in->size, 2), in->checksum_passes)},
-        {"change_capture", "live rate x copy time", changes},
-        {"dual_writes", "live rate x dual-write time", p->dual_write_bytes},
-        {"index_work", "index work x (destination writes + dual writes)",
-         scale(received, in->index_work_ppm, PLAN_PPM)},
-        {"cache_warmup", "cache warm-up x size", scale(in->size, in->cache_warmup_ppm, PLAN_PPM)},
-        {"replica_work", "replicas x (destination writes + dual writes)",
-         mul(received, in->replicas)}};
-    bool fits = true;
-    for (unsigned i = 0; i < PLAN_COMPONENTS; i++) {
-        p->components[i] = all[i];
-        fits = fits && all[i].bytes <= PARSE_INT_MAX;
-    }
-    return fits;
-}
-
-/* Rounded up: seconds and milliseconds apart, so that only the result need fit. */
-static uint64_t dual_bytes(const struct plan_move_input *in)
-{
-    uint64_t rest = mul(in->dual_write_ms % 1000, in->live_rate);
-    return add(mul(in->dual_write_ms / 1000, in->live_rate), ceil_div(rest, 1000));
-}
-
-enum err_code plan_move(const struct plan_move_input *in, struct plan_move *ret_plan, struct err *e)
-{
-    enum err_code code = check_move(in, e);
-    if (code != ERR_OK) {
-        return code;
-    }
-    if (in->reserve_ppm >= PLAN_PPM) {
-        return err_set(e, ERR_INVALID_REQUEST, "--reserve must be below 100%%");
-    }
-    struct plan_move p = {.copy_s = ceil_div(in->size, in->copy_rate),
-                          .peak = in->copy_rate + in->live_rate,
-                          .margin =
-                              (int64_t)in->budget - (int64_t)in->copy_rate - (int64_t)in->live_rate,
-                          .dual_write_bytes = dual_bytes(in),
-                          .falls_behind = in->live_rate >= in->copy_rate};
-    uint64_t usable = scale(in->budget, PLAN_PPM - in->reserve_ppm, PLAN_PPM);
-    p.wanted_margin = in->budget - usable;
-    p.too_thin = p.margin < (int64_t)p.wanted_margin;
-    if (usable > in->live_rate) {
-        p.advised_rate = usable - in->live_rate;
-        p.advised_s = ceil_div(in->size, p.advised_rate);
-    }
-    if (!put_components(in, &p) || p.peak > PARSE_INT_MAX || p.dual_write_bytes > PARSE_INT_MAX) {
-        return too_large(e);
-    }
-    *ret_plan = p;
-    return ERR_OK;
 }
 
 /* --- shards --- */
@@ -166,7 +52,7 @@ static enum err_code check_shards(const struct plan_shards_input *in, struct err
     const uint64_t values[] = {in->rate, in->shard_rate, in->size, in->shard_size, in->hot_buckets};
     for (unsigned i = 0; i < sizeof values / sizeof values[0]; i++) {
         if (values[i] > PARSE_INT_MAX) {
-            return too_large(e);
+            return plan_too_large(e);
         }
     }
     if (in->shard_rate == 0 || in->shard_size == 0) {
@@ -187,12 +73,12 @@ static uint64_t needed_buckets(const struct plan_shards *p, uint64_t limit)
     }
     /* limit - background, over one denominator with the hot rate */
     struct plan_ratio b = p->background_rate;
-    struct plan_ratio room = ratio(mul(limit, b.den) - b.num, b.den);
+    struct plan_ratio room = ratio(plan_mul(limit, b.den) - b.num, b.den);
     if (room.num == 0 || room.den == 0) {
         return p->hot_rate.num == 0 ? 1 : 0;
     }
     struct plan_ratio n = ratio_mul(p->hot_rate, room.den, room.num);
-    uint64_t buckets = n.den == 0 ? TOO_LARGE : max_u64(ceil_div(n.num, n.den), 1);
+    uint64_t buckets = n.den == 0 ? PLAN_TOO_LARGE : max_u64(plan_ceil_div(n.num, n.den), 1);
     return buckets <= p->shards ? buckets : 0;
 }
 
@@ -202,7 +88,7 @@ static bool put_hot(const struct plan_shards_input *in, struct plan_shards *p)
     p->hot_rate = ratio_mul(all, in->hot_ppm, PLAN_PPM);
     p->background_rate = ratio_mul(ratio_mul(all, PLAN_PPM - in->hot_ppm, PLAN_PPM), 1, p->shards);
     p->bucket_rate = ratio_mul(p->hot_rate, 1, in->hot_buckets);
-    p->buckets_per_owner = ceil_div(in->hot_buckets, p->shards);
+    p->buckets_per_owner = plan_ceil_div(in->hot_buckets, p->shards);
     p->owner_rate =
         ratio_add(p->background_rate, ratio_mul(p->bucket_rate, p->buckets_per_owner, 1));
     if (p->hot_rate.den == 0 || p->owner_rate.den == 0) {
@@ -220,23 +106,23 @@ plan_shards(const struct plan_shards_input *in, struct plan_shards *ret_plan, st
     if (code != ERR_OK) {
         return code;
     }
-    struct plan_shards p = {.throughput_floor = ceil_div(in->rate, in->shard_rate),
-                            .storage_floor = ceil_div(in->size, in->shard_size),
+    struct plan_shards p = {.throughput_floor = plan_ceil_div(in->rate, in->shard_rate),
+                            .storage_floor = plan_ceil_div(in->size, in->shard_size),
                             .shards = 1};
     uint64_t floor = max_u64(p.throughput_floor, p.storage_floor);
     while (p.shards < floor) {
         p.shards *= 2;
     }
     if (p.shards > PARSE_INT_MAX) {
-        return too_large(e);
+        return plan_too_large(e);
     }
     p.binding = p.throughput_floor == p.storage_floor  ? "both"
                 : p.throughput_floor > p.storage_floor ? "throughput"
                                                        : "storage";
     p.rate = ratio(in->rate, p.shards);
-    p.bytes = ceil_div(in->size, p.shards);
+    p.bytes = plan_ceil_div(in->size, p.shards);
     if (in->hot_buckets > 0 && !put_hot(in, &p)) {
-        return too_large(e);
+        return plan_too_large(e);
     }
     *ret_plan = p;
     return ERR_OK;
@@ -248,7 +134,7 @@ static enum err_code check_salt(const struct plan_salt_input *in, struct err *e)
 {
     if (in->total > PARSE_INT_MAX || in->limit > PARSE_INT_MAX || in->partitions > PARSE_INT_MAX ||
         in->salts > PARSE_INT_MAX) {
-        return too_large(e);
+        return plan_too_large(e);
     }
     if (in->hot > in->total) {
         return err_set(e, ERR_INVALID_REQUEST, "--hot is part of --total and can't be above it");
@@ -323,7 +209,7 @@ put_owners(const struct plan_salt_input *in, struct plan_salt *p, struct err *e)
         }
         o.rate = owner_rate(p, o.salts);
         if (o.rate.den == 0) {
-            code = too_large(e);
+            code = plan_too_large(e);
             break;
         }
         o.fits = ratio_within(o.rate, in->limit);
@@ -341,13 +227,13 @@ enum err_code plan_salt(const struct plan_salt_input *in, struct plan_salt *ret_
     }
     struct plan_salt p = {.cold_rate = ratio(in->total - in->hot, in->partitions),
                           .salt_rate = ratio(in->hot, in->salts),
-                          .salts_per_owner = ceil_div(in->salts, in->partitions)};
+                          .salts_per_owner = plan_ceil_div(in->salts, in->partitions)};
     p.unsplit_owner_rate = ratio_add(p.cold_rate, (struct plan_ratio){in->hot, 1});
     /* Named owners say themselves who shares: this one is an owner of a single salt. */
     p.salts_per_owner = in->owners != NULL ? 1 : p.salts_per_owner;
     p.salted_owner_rate = owner_rate(&p, p.salts_per_owner);
     if (p.unsplit_owner_rate.den == 0 || p.salted_owner_rate.den == 0) {
-        return too_large(e);
+        return plan_too_large(e);
     }
     p.fits = ratio_within(p.salted_owner_rate, in->limit);
     code = in->owners != NULL ? put_owners(in, &p, e) : ERR_OK;

@@ -1,54 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The arithmetic of `cadastre plan`: whole numbers and exact fractions, so that the figures are the
- * same everywhere, to the digit. Pure; any thread. Every input and result is at most PARSE_INT_MAX;
- * ERR_INVALID_REQUEST with a line for a person when one is not, or an input makes no sense. */
+/* The arithmetic of `cadastre plan`, but for moves (base/plan.h): whole numbers and exact
+ * fractions, so that the figures are the same everywhere, to the digit. Pure; any thread. Every
+ * input and result is at most PARSE_INT_MAX; ERR_INVALID_REQUEST with a line for a person when one
+ * is not, or an input makes no sense. */
 #ifndef CLI_PLAN_H
 #define CLI_PLAN_H
 
-#include "base/buf.h"
-#include "base/err.h"
-
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/plan.h"
 
 /* Reduced. */
 struct plan_ratio {
     uint64_t num, den; /* den 0: it did not fit */
 };
 
-enum { PLAN_COMPONENTS = 8, PLAN_OWNERS_MAX = 4096, PLAN_PPM = 1000000 };
-
-/* --- moving a partition --- */
-
-struct plan_move_input {
-    uint64_t size, copy_rate, live_rate, budget; /* bytes, bytes/s */
-    uint64_t dual_write_ms;
-    uint64_t checksum_passes;                  /* whole reads of each side for its checksum */
-    uint64_t replicas;                         /* of the destination, which get what it gets */
-    uint32_t reserve_ppm;                      /* of the budget, for what is not known */
-    uint32_t index_work_ppm, cache_warmup_ppm; /* of the destination's writes; of the size */
-};
-
-struct plan_component {
-    const char *name, *from; /* literals; `from` says what it is computed from */
-    uint64_t bytes;
-};
-
-struct plan_move {
-    uint64_t copy_s;           /* rounded up */
-    uint64_t peak;             /* bytes/s: copying beside live changes */
-    int64_t margin;            /* bytes/s: what the peak leaves of the budget; may be negative */
-    uint64_t wanted_margin;    /* bytes/s: the reserve */
-    uint64_t dual_write_bytes; /* rounded up */
-    uint64_t advised_rate;     /* bytes/s, rounded down; 0: nothing is left for copying */
-    uint64_t advised_s;        /* rounded up; 0 when advised_rate is */
-    bool too_thin;             /* margin < wanted_margin */
-    bool falls_behind;         /* changes come at least as fast as they can be copied */
-    struct plan_component components[PLAN_COMPONENTS];
-};
-
-enum err_code
-plan_move(const struct plan_move_input *in, struct plan_move *ret_plan, struct err *e) MUST_CHECK;
+enum { PLAN_OWNERS_MAX = 4096 };
 
 /* --- how many shards --- */
 

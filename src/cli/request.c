@@ -40,6 +40,12 @@ void target_segment(struct target *t, const char *text)
     put_escaped(&t->b, text);
 }
 
+void target_segment_u64(struct target *t, uint64_t value)
+{
+    buf_put_u8(&t->b, '/');
+    buf_put_u64_dec(&t->b, value);
+}
+
 void target_query(struct target *t, const char *name, const char *value)
 {
     buf_printf(&t->b, "%s%s=", t->has_query ? "&" : "?", name);

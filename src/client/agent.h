@@ -39,6 +39,7 @@ struct cadastre_partition {
     /* The order thread's alone: */
     uint64_t seen; /* the highest revision of a grant, fence or revoke acted on in this session */
     bool held;     /* granted in some role */
+    bool told;     /* the application knows a grant of it, maybe of an earlier session */
     uint64_t grant_copy;
     struct cadastre_task *pending;        /* owns: a grant to offer again; or NULL */
     char stage_key[CADASTRE_ID_MAX + 96]; /* the last stage order that was handed over */
@@ -71,7 +72,8 @@ struct cadastre_agent {
     uint64_t session_revision; /* orders of the present session are read from here on */
     uint64_t lease_ms;
     uint64_t next_seq, seq_reserved;
-    uint64_t ended; /* a session whose end is to be told; 0: none */
+    uint64_t load_seq; /* of the last load report */
+    uint64_t ended;    /* a session whose end is to be told; 0: none */
     bool expired, tell_expired, tell_renewed;
     bool started, stopping;
     struct cl_sender senders[CL_SENDERS_MAX];
@@ -96,6 +98,12 @@ cl_partition(struct cadastre_agent *a, const char *keyspace, uint64_t id, bool m
 void cl_partition_each(struct cadastre_agent *a,
                        void (*fn)(struct cadastre_partition *p, void *arg),
                        void *arg);
+
+/* --- sending --- */
+
+/* A free sender, or NULL when the deadline (boot time) came first. */
+struct cl_sender *cl_sender_take(struct cadastre_agent *a, uint64_t deadline_ms);
+void cl_sender_give(struct cadastre_agent *a, struct cl_sender *s);
 
 /* --- threads --- */
 

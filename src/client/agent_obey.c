@@ -76,7 +76,7 @@ static void grant(struct duty *d, struct cadastre_partition *p, const struct cad
         atomic_store(&p->may, 0);
     }
     p->seen = t->revision;
-    p->held = true;
+    p->held = p->told = true;
     p->grant_copy = t->copy;
     set_must_have(p, t);
     atomic_store(&p->revision, t->revision);
@@ -135,14 +135,14 @@ static void fence(struct duty *d, struct cadastre_partition *p, const struct cad
 static void revoke(struct duty *d, struct cadastre_partition *p, const struct cadastre_task *t)
 {
     struct cadastre_agent *a = d->agent;
-    bool held = p->held;
+    bool told = p->told;
     forget_pending(p);
     atomic_store(&p->may, 0);
     p->seen = t->revision;
-    p->held = false;
+    p->held = p->told = false;
     p->grant_copy = CADASTRE_NONE;
     atomic_store(&p->revision, t->revision);
-    if (held && a->callbacks.revoke != NULL) {
+    if (told && a->callbacks.revoke != NULL) {
         a->callbacks.revoke(a->arg, p, t);
     }
 }
@@ -262,6 +262,13 @@ static bool store_epochs(struct duty *d, const struct orders *o)
     return ok;
 }
 
+/* What is over ends before what takes its place begins: the parts of a split are granted by the
+ * command that revokes the whole. */
+static int rank(const struct cadastre_task *t)
+{
+    return t->kind == CADASTRE_REVOKE ? 0 : (int)t->kind;
+}
+
 static int by_revision(const void *a, const void *b)
 {
     const struct cadastre_task *x = *(struct cadastre_task *const *)a;
@@ -269,7 +276,7 @@ static int by_revision(const void *a, const void *b)
     if (x->revision != y->revision) {
         return x->revision < y->revision ? -1 : 1;
     }
-    return (x->kind > y->kind) - (x->kind < y->kind);
+    return rank(x) - rank(y);
 }
 
 static struct orders orders_read(struct duty *d, const json_t *tasks)
@@ -299,6 +306,52 @@ static void orders_close(struct orders *o)
     mem_free(o->tasks);
 }
 
+/* The first answer of a session has all that it holds: what an earlier one held and it does not,
+ * the application still believes to have. */
+static void revoke_rest(struct duty *d, uint64_t revision)
+{
+    struct cadastre_agent *a = d->agent;
+    for (unsigned i = 0; i < CL_BUCKETS; i++) {
+        (void)pthread_mutex_lock(&a->lock);
+        struct cadastre_partition *p = a->buckets[i];
+        (void)pthread_mutex_unlock(&a->lock);
+        for (; p != NULL; p = p->next) {
+            if (p->told && !p->held) {
+                struct cadastre_task t = {.kind = CADASTRE_REVOKE,
+                                          .revision = revision,
+                                          .session = d->session,
+                                          .partition = p->id,
+                                          .epoch = CADASTRE_NONE,
+                                          .start_position = CADASTRE_NONE,
+                                          .copy = CADASTRE_NONE,
+                                          .duty = CADASTRE_NONE,
+                                          .attempt = CADASTRE_NONE,
+                                          .position = CADASTRE_NONE,
+                                          .final_position = CADASTRE_NONE,
+                                          .validate_at = CADASTRE_NONE,
+                                          .rate_bytes_per_s = CADASTRE_NONE};
+                (void)snprintf(t.keyspace, sizeof t.keyspace, "%s", p->keyspace);
+                revoke(d, p, &t);
+            }
+        }
+    }
+}
+
+/* Cleanups come last: only then is it known what is held. */
+static void obey_all(struct duty *d, const struct orders *o, uint64_t revision)
+{
+    for (int cleanups = 0; cleanups < 2; cleanups++) {
+        for (size_t i = 0; i < o->count && atomic_load(&d->agent->session) == d->session; i++) {
+            if ((o->tasks[i]->kind == CADASTRE_CLEANUP) == (cleanups == 1)) {
+                obey(d, o->tasks[i]);
+            }
+        }
+        if (cleanups == 0 && d->first && atomic_load(&d->agent->session) == d->session) {
+            revoke_rest(d, revision);
+        }
+    }
+}
+
 /* True when it was acted on. */
 static bool take_answer(struct duty *d, const struct cl_answer *answer, size_t *ret_count)
 {
@@ -310,10 +363,8 @@ static bool take_answer(struct duty *d, const struct cl_answer *answer, size_t *
     struct orders o = orders_read(d, tasks);
     ok = ok && store_epochs(d, &o);
     *ret_count = json_array_size(tasks);
-    for (size_t i = 0; ok && i < o.count && atomic_load(&d->agent->session) == d->session; i++) {
-        obey(d, o.tasks[i]);
-    }
     if (ok) {
+        obey_all(d, &o, revision);
         d->since = revision;
         d->first = false;
     }

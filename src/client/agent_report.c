@@ -23,8 +23,7 @@ static struct timespec until_of(uint64_t deadline_ms)
     return ts;
 }
 
-/* A free sender, or NULL when the deadline came first. */
-static struct cl_sender *sender_take(struct cadastre_agent *a, uint64_t deadline_ms)
+struct cl_sender *cl_sender_take(struct cadastre_agent *a, uint64_t deadline_ms)
 {
     struct timespec until = until_of(deadline_ms);
     struct cl_sender *s = NULL;
@@ -45,7 +44,7 @@ static struct cl_sender *sender_take(struct cadastre_agent *a, uint64_t deadline
     return s;
 }
 
-static void sender_give(struct cadastre_agent *a, struct cl_sender *s)
+void cl_sender_give(struct cadastre_agent *a, struct cl_sender *s)
 {
     (void)pthread_mutex_lock(&a->lock);
     s->busy = false;
@@ -62,7 +61,7 @@ static enum cadastre_status send_body(struct cadastre_agent *a,
                                       struct cadastre_error *e)
 {
     uint64_t deadline = clock_boot_ms() + (timeout_ms < CAPPED_MS ? timeout_ms : CAPPED_MS);
-    struct cl_sender *s = sender_take(a, deadline);
+    struct cl_sender *s = cl_sender_take(a, deadline);
     struct cadastre_error ignored;
     struct cl_answer answer;
     char key[33];
@@ -83,7 +82,7 @@ static enum cadastre_status send_body(struct cadastre_agent *a,
                             .once = once};
     enum cadastre_status status = cl_fetch_send(s->fetch, &rq, &answer, e);
     cl_answer_close(&answer);
-    sender_give(a, s);
+    cl_sender_give(a, s);
     mem_free(text);
     if (cl_session_ended(status, e)) {
         status = CADASTRE_NO_SESSION;

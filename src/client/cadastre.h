@@ -32,6 +32,7 @@ extern "C" {
 #define CADASTRE_NAME_MAX    63   /* of a keyspace's, node's or label's name */
 #define CADASTRE_ADDRESS_MAX 255
 #define CADASTRE_ID_MAX      63         /* of an operation's or task's id */
+#define CADASTRE_PARENTS_MAX 2          /* partitions that one may have come of */
 #define CADASTRE_NONE        UINT64_MAX /* a number that is not there */
 
 enum cadastre_status {
@@ -271,6 +272,8 @@ struct cadastre_member {
     char node[CADASTRE_NAME_MAX + 1];
     char address[CADASTRE_ADDRESS_MAX + 1];
     uint64_t session;
+    /* Of a must_have: SYNC, or JOINING of a destination, which no insync can drop; else NONE. */
+    enum cadastre_role role;
 };
 
 /* An order of the directory. What is not in it is "", CADASTRE_NONE, NULL or 0 by its type. */
@@ -292,9 +295,11 @@ struct cadastre_task {
     size_t start_len, end_len;
     const struct cadastre_member *must_have; /* owned by the task; this node is not in it */
     size_t must_have_count;
-    uint64_t start_position; /* a replica cuts its log to this before it counts */
-    uint64_t copy;           /* the id of the copy that this is about */
-    uint64_t duty;           /* CLEANUP: which duty of this node's it is */
+    /* A replica cuts its log to this before it counts. Of a stage: up to here the destination's log
+     * is the source's, from where a move back catches up. */
+    uint64_t start_position;
+    uint64_t copy; /* the id of the copy that this is about */
+    uint64_t duty; /* CLEANUP: which duty of this node's it is */
     /* Of an operation: */
     char operation[CADASTRE_ID_MAX + 1];
     uint64_t attempt;
@@ -307,6 +312,13 @@ struct cadastre_task {
     uint64_t validate_at;    /* sum up when exactly this has been applied */
     uint64_t rate_bytes_per_s;
     struct cadastre_member peer; /* the other side */
+    /* In WINDOW: the destination, which is the primary, sends its changes from `start_position` on
+     * to the source, which keeps up as a read-only replica. */
+    bool reverse;
+    /* Of a grant: the partitions that this one came of by a split, a merge or the move of a part. A
+     * node that held them has its data under their ids, and takes what lies in this range. */
+    uint64_t parents[CADASTRE_PARENTS_MAX];
+    size_t parent_count;
 };
 
 /* A copy that lives until cadastre_task_free(), for work on another thread. */
@@ -337,12 +349,15 @@ struct cadastre_agent_callbacks {
     bool (*grant)(void *arg, struct cadastre_partition *p, const struct cadastre_task *task);
     /* cadastre_may_write() refuses by now. Settle what was admitted, then report `fenced`. */
     void (*fence)(void *arg, struct cadastre_partition *p, const struct cadastre_task *task);
-    /* cadastre_may_write() refuses by now. The data stays until a cleanup says otherwise. */
+    /* cadastre_may_write() refuses by now. The data stays until a cleanup says otherwise. What an
+     * earlier session held and the new one does not is revoked as well. */
     void (*revoke)(void *arg, struct cadastre_partition *p, const struct cadastre_task *task);
     /* Once for every (operation, attempt, stage, revision). Do the stage's work and report. */
     void (*stage)(void *arg, struct cadastre_partition *p, const struct cadastre_task *task);
     /* Delete the copy `task->copy` and no other, then cadastre_agent_cleaned(). Not called for a
-     * copy that the present grant names. */
+     * copy that the present grant names. A task with an operation is what that one waits for in its
+     * stage CLEANUP: cadastre_agent_report() with old_epoch_writes and deleted_bytes, once
+     * cadastre_agent_set_copy() has forgotten the copy, completes both. */
     void (*cleanup)(void *arg, struct cadastre_partition *p, const struct cadastre_task *task);
     cadastre_event_fn event;
 };
@@ -438,6 +453,52 @@ enum cadastre_status cadastre_agent_insync(struct cadastre_agent *a,
                                            const char *const *nodes,
                                            size_t count,
                                            uint64_t timeout_ms);
+
+/* What a partition was asked for during an interval. Counts are of the interval, sizes as they are
+ * now. What is not in `has` is not known, which is not 0. */
+enum {
+    CADASTRE_LOAD_ERRORS = 1 << 0,
+    CADASTRE_LOAD_THROTTLES = 1 << 1,
+    CADASTRE_LOAD_CACHE_MISSES = 1 << 2,
+    CADASTRE_LOAD_BACKGROUND_BYTES = 1 << 3,
+    CADASTRE_LOAD_QUEUE = 1 << 4,
+    CADASTRE_LOAD_STORAGE_LATENCY = 1 << 5,
+    CADASTRE_LOAD_ITEMS = 1 << 6,
+    CADASTRE_LOAD_TOMBSTONES = 1 << 7,
+    CADASTRE_LOAD_KEYS_MAX = 64
+};
+struct cadastre_load_key {
+    const char *key, *end; /* as the keyspace's key_encoding writes them; `end` NULL: no range */
+    size_t key_len, end_len;
+    uint64_t weight; /* requests that this one stands for, or their cost; at least 1 */
+};
+struct cadastre_load {
+    const char *keyspace;
+    uint64_t partition;
+    uint64_t epoch; /* in force during the whole interval: else leave the partition out */
+    uint64_t reads, writes, read_bytes, write_bytes, cpu_ms, size_bytes;
+    uint32_t has; /* CADASTRE_LOAD_… of those below */
+    uint64_t errors, throttles, cache_misses, background_bytes, queue_ms_p99;
+    uint64_t storage_latency_ms_p99, items, tombstones;
+    const struct cadastre_load_key *keys; /* a sample of the keys asked for */
+    size_t key_count;
+};
+struct cadastre_load_report {
+    uint64_t interval_ms; /* 100 to 600000 */
+    const struct cadastre_load *loads;
+    size_t count;
+    const char *node; /* a JSON object, such as {"cpu":2.5,"latency_ms_p99":8}; or NULL */
+};
+/* Tells the directory the load of partitions that this node holds, in as many requests as it takes.
+ * `*ret_counted` (may be NULL): of how many it was taken; the others have moved on. One thread at a
+ * time. CADASTRE_OK; CADASTRE_NO_SESSION; CADASTRE_REFUSED: `e` says which value is not believed;
+ * CADASTRE_TIMEOUT: it may have counted in part. Never needed for correctness: on any failure go
+ * on, and report the next interval. */
+enum cadastre_status cadastre_agent_report_load(struct cadastre_agent *a,
+                                                const struct cadastre_load_report *report,
+                                                uint64_t timeout_ms,
+                                                size_t *ret_counted,
+                                                struct cadastre_error *e);
 
 /* Which copy of a partition this node durably holds: what it registers with, and what a cleanup is
  * checked against. Stored durably when it returns; `copy` 0 forgets it. */

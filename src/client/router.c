@@ -244,7 +244,8 @@ enum cadastre_status cadastre_route_wait(struct cadastre_router *r,
     if (status != CADASTRE_MISS && status != CADASTRE_STALE) {
         return status;
     }
-    enum cadastre_status waited = cl_router_join(r, slice_of(key, key_len), 0, timeout_ms);
+    const struct cl_doubt doubt = {slice_of(key, key_len), CADASTRE_NONE, 0};
+    enum cadastre_status waited = cl_router_join(r, &doubt, timeout_ms);
     status = cadastre_route(r, key, key_len, ret_route);
     return status == CADASTRE_MISS && waited != CADASTRE_OK ? waited : status;
 }
@@ -257,14 +258,15 @@ enum cadastre_status cadastre_router_stale(struct cadastre_router *r,
                                            uint64_t timeout_ms)
 {
     struct cadastre_route route;
+    const struct cl_doubt doubt = {slice_of(key, key_len), used_epoch, known_epoch};
     enum cadastre_status status = cadastre_route(r, key, key_len, &route);
-    if (status == CADASTRE_OK && route.epoch > used_epoch && route.epoch >= known_epoch) {
+    if (cl_router_knows_better(r, &doubt)) {
         return CADASTRE_OK; /* somebody else was faster */
     }
     if (!found(status) && status != CADASTRE_MISS) {
         return status;
     }
-    return cl_router_join(r, slice_of(key, key_len), known_epoch, timeout_ms);
+    return cl_router_join(r, &doubt, timeout_ms);
 }
 
 static bool show(struct cadastre_router *r,

@@ -61,6 +61,7 @@ struct cadastre_router {
 
     pthread_mutex_t lock; /* flights, failure; taken after `writing`, if both */
     pthread_cond_t changed;
+    _Atomic unsigned waiting; /* for a flight, or for a newer route */
     struct cl_flight flights[CL_FLIGHTS_MAX];
     struct cadastre_error failure; /* of the last request that failed */
     bool stopping;
@@ -98,11 +99,17 @@ void *cl_router_follow(void *router);
  * keyspace_not_found: a quorum says so, not only a server that may be behind. */
 enum cadastre_status cl_router_sync(struct cadastre_router *r, struct cadastre_error *e);
 void *cl_router_refresh(void *router);
-/* Joins the refresh of the range that holds `key`, or begins it. */
-enum cadastre_status cl_router_join(struct cadastre_router *r,
-                                    struct slice key,
-                                    uint64_t known_epoch,
-                                    uint64_t timeout_ms);
+/* Why a route is doubted. */
+struct cl_doubt {
+    struct slice key;
+    uint64_t used_epoch, known_epoch; /* CADASTRE_NONE, 0: any answer will do */
+};
+/* A newer route than the doubted one is cached. */
+bool cl_router_knows_better(struct cadastre_router *r, const struct cl_doubt *doubt);
+/* Joins the refresh of the range that holds the key, or begins it; until it has an answer, or the
+ * changes that are followed have brought a newer route. */
+enum cadastre_status
+cl_router_join(struct cadastre_router *r, const struct cl_doubt *doubt, uint64_t timeout_ms);
 
 /* Boot time `ms` from now, as an absolute time of the condition variable's clock. */
 struct timespec cl_deadline(uint64_t ms);

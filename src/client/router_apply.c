@@ -105,4 +105,9 @@ void cl_router_publish(struct cadastre_router *r)
 {
     evict(r);
     cl_map_publish(&r->map);
+    if (atomic_load(&r->waiting) > 0) { /* who doubts a route may see a newer one now */
+        (void)pthread_mutex_lock(&r->lock);
+        (void)pthread_cond_broadcast(&r->changed);
+        (void)pthread_mutex_unlock(&r->lock);
+    }
 }

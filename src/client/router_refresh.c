@@ -70,40 +70,56 @@ static uint64_t round_for(struct cl_flight *f, uint64_t known_epoch)
     return f->wanted;
 }
 
-static enum cadastre_status
-wait_for(struct cadastre_router *r, struct cl_flight *f, uint64_t round, uint64_t timeout_ms)
+bool cl_router_knows_better(struct cadastre_router *r, const struct cl_doubt *d)
+{
+    struct cadastre_route route;
+    return d->used_epoch != CADASTRE_NONE &&
+           cadastre_route(r, d->key.data, d->key.len, &route) == CADASTRE_OK &&
+           route.epoch > d->used_epoch && route.epoch >= d->known_epoch;
+}
+
+static enum cadastre_status wait_for(struct cadastre_router *r,
+                                     struct cl_flight *f,
+                                     uint64_t round,
+                                     const struct cl_doubt *doubt,
+                                     uint64_t timeout_ms)
 {
     struct timespec until = cl_deadline(timeout_ms);
     int rc = 0;
+    bool better = false;
     f->waiters++;
+    atomic_fetch_add(&r->waiting, 1); /* before it looks: see cl_router_publish() */
     while (f->rounds < round && !r->stopping && rc == 0) {
+        better = cl_router_knows_better(r, doubt);
+        if (better) {
+            break;
+        }
         rc = pthread_cond_timedwait(&r->changed, &r->lock, &until);
     }
+    atomic_fetch_sub(&r->waiting, 1);
     f->waiters--;
-    if (f->rounds >= round) {
-        return f->status;
+    if (better || f->rounds >= round) {
+        return better ? CADASTRE_OK : f->status;
     }
     return r->stopping ? CADASTRE_CLOSED : CADASTRE_TIMEOUT;
 }
 
-enum cadastre_status cl_router_join(struct cadastre_router *r,
-                                    struct slice key,
-                                    uint64_t known_epoch,
-                                    uint64_t timeout_ms)
+enum cadastre_status
+cl_router_join(struct cadastre_router *r, const struct cl_doubt *doubt, uint64_t timeout_ms)
 {
     uint64_t until = clock_boot_ms() + timeout_ms;
     enum cadastre_status status = cadastre_router_ready(r, timeout_ms, NULL);
     if (status != CADASTRE_OK) {
         return status;
     }
-    uint64_t partition = partition_of(r, key), now = clock_boot_ms();
+    uint64_t partition = partition_of(r, doubt->key), now = clock_boot_ms();
     (void)pthread_mutex_lock(&r->lock);
-    struct cl_flight *f = flight_find(r, key, partition);
+    struct cl_flight *f = flight_find(r, doubt->key, partition);
     status = CADASTRE_BUSY;
     if (f != NULL) {
-        uint64_t round = round_for(f, known_epoch);
+        uint64_t round = round_for(f, doubt->known_epoch);
         (void)pthread_cond_broadcast(&r->changed);
-        status = wait_for(r, f, round, until > now ? until - now : 0);
+        status = wait_for(r, f, round, doubt, until > now ? until - now : 0);
     }
     (void)pthread_mutex_unlock(&r->lock);
     return status;

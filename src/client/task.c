@@ -22,6 +22,7 @@ static void read_member(const json_t *json, struct cadastre_member *m)
     (void)cl_json_text(json, "node", m->node, sizeof m->node);
     (void)cl_json_text(json, "address", m->address, sizeof m->address);
     (void)cl_json_u64(json, "session", &m->session);
+    m->role = cl_role_read(json_object_get(json, "role"));
 }
 
 static enum cadastre_task_kind read_kind(const json_t *json)
@@ -105,7 +106,22 @@ static void read_operation(const json_t *json, struct cadastre_task *t)
     read_stage(json, t);
     (void)cl_json_text(json, "snapshot", t->snapshot, sizeof t->snapshot);
     t->is_source = read_is_source(json);
+    t->reverse = json_is_true(json_object_get(json, "reverse"));
     read_member(json_object_get(json, "peer"), &t->peer);
+}
+
+static bool read_parents(const json_t *json, struct cadastre_task *t)
+{
+    const json_t *list = json_object_get(json, "parents");
+    t->parent_count = json_array_size(list);
+    for (size_t i = 0; i < t->parent_count && i < CADASTRE_PARENTS_MAX; i++) {
+        const json_t *id = json_array_get(list, i);
+        t->parents[i] = json_is_integer(id) ? (uint64_t)json_integer_value(id) : 0;
+        if (t->parents[i] == 0) {
+            return false;
+        }
+    }
+    return t->parent_count <= CADASTRE_PARENTS_MAX;
 }
 
 static void read_numbers(const json_t *json, struct cadastre_task *t)
@@ -154,7 +170,7 @@ struct cadastre_task *cl_task_read(const json_t *json)
     bool ok = t->kind != 0 && cl_json_u64(json, "revision", &t->revision) &&
               cl_json_u64(json, "partition", &t->partition) &&
               cl_json_text(json, "keyspace", t->keyspace, sizeof t->keyspace);
-    ok = ok && read_must_have(json, t) && read_bounds(json, t);
+    ok = ok && read_must_have(json, t) && read_bounds(json, t) && read_parents(json, t);
     ok = ok && (t->kind != CADASTRE_GRANT || grant_ok(t)) &&
          (t->kind != CADASTRE_CLEANUP || t->duty != CADASTRE_NONE);
     if (!ok) {

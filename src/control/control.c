@@ -32,6 +32,7 @@ static void *machine_apply(void *ctx, uint64_t index, const uint8_t *bytes, size
         stop_here(index, result);
     }
     if (effects != NULL) {
+        loads_on_rows(c->loads, effects, clock_mono_ms());
         if (c->active) {
             heartbeat_on_rows(c, effects);
         }
@@ -134,6 +135,7 @@ static int machine_restore(void *ctx, const uint8_t *bytes, size_t len)
     note_log_time(c);
     note_servers(c);
     const struct dir_view *state = directory_state(c->parts.directory);
+    loads_sweep(c->loads, state);
     log_event(LOG_INFO, "snapshot.restored", "index=%" PRIu64 " revision=%" PRIu64 " bytes=%zu",
               state->applied_index, state->revision, len);
     return 0;
@@ -177,6 +179,7 @@ static void machine_leadership(void *ctx, bool active, uint64_t term)
     if (active) {
         heartbeat_on_active(c);
         operations_on_active(c);
+        recovery_on_active(c);
     }
     uint64_t wall = active ? believed_wall_ms(c) : 0;
     uint64_t known = directory_state(c->parts.directory)->time_ms;
@@ -243,6 +246,7 @@ void control_sample(struct control *c)
     s.replayed = atomic_load(&c->replayed);
     s.confirms = atomic_load(&c->confirms);
     s.beats = atomic_load(&c->beats);
+    s.recovery = recovery_last(c);
     s.stopping = atomic_load(&c->stopping);
     atomic_store(&c->heard_ms, s.raft.heard_ms);
     (void)pthread_mutex_lock(&c->lock);
@@ -257,6 +261,7 @@ static void on_sample(uv_timer_t *timer)
     c->sampled_ms = clock_mono_ms();
     heartbeat_on_sample(c);
     operations_on_sample(c);
+    recovery_on_sample(c);
     duties_on_sample(c);
 }
 
@@ -270,7 +275,9 @@ struct control *control_new(const struct control_parts *parts)
     struct control *c = mem_zalloc(sizeof *c);
     c->parts = *parts;
     (void)pthread_mutex_init(&c->lock, NULL);
+    c->loads = loads_new();
     heartbeat_init(c);
+    recovery_init(c);
     c->machine = (struct replica_machine){.ctx = c,
                                           .apply = machine_apply,
                                           .drop_result = machine_drop_result,
@@ -346,6 +353,11 @@ struct dir_feed *control_feed(const struct control *c)
 struct store *control_store(const struct control *c)
 {
     return c->parts.store;
+}
+
+struct loads *control_loads(const struct control *c)
+{
+    return c->loads;
 }
 
 const struct replica_identity *control_identity(const struct control *c)

@@ -9,6 +9,7 @@
 #define CONTROL_CONTROL_H
 
 #include "base/err.h"
+#include "control/loads.h"
 #include "directory/directory.h"
 #include "directory/store.h"
 #include "raft/replica.h"
@@ -97,6 +98,23 @@ enum err_code control_member(struct control *c,
                              control_done done,
                              void *arg) MUST_CHECK;
 
+/* What this server found when it last walked over all partitions (recovery.c). */
+enum control_recovery_state {
+    CONTROL_RECOVERY_FOLLOWS,  /* not the leader: it only looks */
+    CONTROL_RECOVERY_OBSERVES, /* a new leader waits until it knows who lives */
+    CONTROL_RECOVERY_PAUSED,   /* too many nodes are away at once */
+    CONTROL_RECOVERY_ACTS
+};
+struct control_recovery {
+    enum control_recovery_state state;
+    uint64_t nodes, away; /* with an agent; of these, those away that hold copies */
+    uint64_t partitions, under_replicated, unavailable, misplaced, draining;
+    uint64_t blocked;   /* something is to be done, and nothing can be */
+    uint64_t oldest_ms; /* log time since when one has been under-replicated; 0: none */
+    uint64_t walk_ms;   /* how long the walk took */
+    uint64_t proposed;  /* operations proposed since the start */
+};
+
 /* A copy of what the loop last saw, at most 100 ms old or as of the last publish. Any thread, no
  * wait. */
 struct control_status {
@@ -105,6 +123,7 @@ struct control_status {
     uint64_t store_lag, loop_lag_ms, loop_lag_max_ms,
         loop_turned_ms;                                    /* loop_turned_ms: CLOCK_MONOTONIC */
     uint64_t commands, refused, replayed, confirms, beats; /* counters since the start */
+    struct control_recovery recovery;
     bool stopping;
 };
 void control_status(const struct control *c, struct control_status *ret_status);
@@ -116,6 +135,8 @@ uint64_t control_staleness_ms(const struct control *c);
 const struct dir_published *control_published(const struct control *c);
 struct dir_feed *control_feed(const struct control *c);
 struct store *control_store(const struct control *c);
+/* Any thread. */
+struct loads *control_loads(const struct control *c);
 /* Its id and instance; the cluster's name is in the view. */
 const struct replica_identity *control_identity(const struct control *c);
 

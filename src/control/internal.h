@@ -4,6 +4,7 @@
 #ifndef CONTROL_INTERNAL_H
 #define CONTROL_INTERNAL_H
 
+#include "control/admission.h"
 #include "control/control.h"
 #include "control/leases.h"
 
@@ -25,11 +26,21 @@ enum {
     CONTROL_OPERATIONS_MS = 100,    /* operations are looked through so often */
     CONTROL_OPERATIONS_A_TURN = 16, /* commands proposed for them each time */
     CONTROL_ASK_AGAIN_MS = 2000,    /* after which a command for one is proposed again */
+    CONTROL_ADMIT_AGAIN_MS = 300,   /* an admission: another may have taken its place */
     BEATS_BATCH_MS = 50,            /* heartbeats of this time share a confirmation */
+    RECOVERY_TURN_MS = 50,          /* the walk over the partitions goes on so often */
+    RECOVERY_WALK_MS = 200,         /* and begins again no sooner than after so long */
+    RECOVERY_COST_A_TURN = 5000,    /* partitions looked at in a turn */
+    RECOVERY_QUEUED_MAX = 64,       /* operations of one class that wait before no more are made */
+    RECOVERY_OPEN_MAX = 2048,       /* of its own that have begun and not ended */
+    RECOVERY_ATTEMPTS = 8192,       /* partitions for which it is remembered what was tried */
+    RECOVERY_AGAIN_MS = 2000,       /* what failed is tried again after so long, then twice */
+    RECOVERY_AGAIN_MAX_MS = 600000, /* that, up to so much */
 };
 
 struct request;
 struct beat;
+struct recovery;
 
 struct control {
     struct control_parts parts;
@@ -51,6 +62,7 @@ struct control {
     struct request *in_flight[CONTROL_BUCKETS]; /* by principal and idempotency key */
     uint64_t loop_lag_max_ms, sampled_ms;
 
+    struct loads *loads;     /* owns; any thread */
     struct leases leases;    /* this leader's count; changed by the loop thread alone */
     uint64_t turned_boot_ms; /* when the loop was last seen turning */
     struct beat *beats_waiting, *beats_riding; /* for the next confirmation; on the one in flight */
@@ -59,9 +71,12 @@ struct control {
     uv_timer_t beats_timer;
     _Atomic uint64_t beats_queued, beats;
 
-    struct operation_timer *timers; /* of open operations, by id; owns */
+    struct operation_timer *timers; /* of operations that time goes on for, by id; owns */
     uint64_t timer_count, timers_ms;
+    struct admission admission;
     unsigned timer_proposals;
+
+    struct recovery *recovery; /* owns */
 
     _Atomic uint64_t queued; /* requests handed over and not answered */
     _Atomic uint64_t commands, refused, replayed, confirms;
@@ -125,6 +140,12 @@ void heartbeat_on_sample(struct control *c);
 /* --- operations.c --- */
 void operations_on_active(struct control *c);
 void operations_on_sample(struct control *c);
+
+/* --- recovery.c: the copies that partitions lack --- */
+void recovery_init(struct control *c);
+void recovery_on_active(struct control *c);
+void recovery_on_sample(struct control *c);
+struct control_recovery recovery_last(const struct control *c);
 
 /* --- duties.c: what a leader does unasked --- */
 void duties_after_apply(struct control *c);

@@ -161,6 +161,14 @@ static enum err_code refuse_move(const struct control *c,
     return m != NULL && m->connected ? ERR_SERVER_EXISTS : ERR_OK;
 }
 
+static enum err_code refuse_leader(const struct dir_server *known)
+{
+    if (known == NULL) {
+        return ERR_SERVER_NOT_FOUND;
+    }
+    return known->role == ROLE_VOTER ? ERR_OK : ERR_NOT_A_VOTER;
+}
+
 /* Why the verb can't be taken, or ERR_OK. */
 static enum err_code refuse(const struct member_request *m)
 {
@@ -173,7 +181,7 @@ static enum err_code refuse(const struct member_request *m)
     case CONTROL_REMOVE:
         return present ? refuse_loss(m->control, known) : ERR_SERVER_NOT_FOUND;
     case CONTROL_TRANSFER:
-        return m->peer.id == 0 || present ? ERR_OK : ERR_SERVER_NOT_FOUND;
+        return m->peer.id == 0 ? ERR_OK : refuse_leader(present ? known : NULL);
     case CONTROL_ADD_VOTER:
     case CONTROL_ADD_OBSERVER:
         return present ? refuse_move(m->control, known, &m->peer) : ERR_OK;

@@ -7,6 +7,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "directory/policy.h"
 
 struct operation_timer {
     uint64_t id;
@@ -22,32 +23,36 @@ void operations_on_active(struct control *c)
     c->timer_count = 0;
 }
 
-static uint64_t limit_of(const struct dir_settings *s, const struct dir_operation *o)
+/* The keyspace's policy, else the cluster's setting. */
+static uint64_t limit_of(const struct dir_view *v, const struct dir_operation *o)
 {
+    const struct dir_keyspace *ks = view_keyspace_by_id(v, o->keyspace);
     switch ((int)o->stage) {
     case DIR_STAGE_DUAL_WRITE:
-        return s->dual_write_max_ms;
+        return dir_policy_get(v, ks, DIR_POLICY_DUAL_WRITE_MAX_MS);
     case DIR_STAGE_FENCE:
     case DIR_STAGE_CUTOVER:
-        return s->fence_max_ms;
+        return dir_policy_get(v, ks, DIR_POLICY_FENCE_MAX_MS);
     case DIR_STAGE_WINDOW:
-        return s->validation_window_ms;
+        return dir_policy_get(v, ks, DIR_POLICY_VALIDATION_WINDOW_MS);
     case DIR_STAGE_CLEANUP:
         return UINT64_MAX; /* it waits for its node, however long that is away */
     default:
-        return s->stage_timeout_ms;
+        return dir_policy_get(v, ks, DIR_POLICY_STAGE_TIMEOUT_MS);
     }
 }
 
-static bool is_open(const struct dir_operation *o)
+static bool is_timed(const struct dir_operation *o)
 {
-    return o->state == DIR_OPERATION_QUEUED || o->state == DIR_OPERATION_RUNNING;
+    return o->state == DIR_OPERATION_QUEUED || o->state == DIR_OPERATION_RUNNING ||
+           o->reserved.releasing;
 }
 
 /* Where progress counts, the stage takes too long only when nothing moves. */
 static dir_rev mark_of(const struct dir_operation *o)
 {
-    bool progresses = o->stage == DIR_STAGE_COPY || o->stage == DIR_STAGE_CATCH_UP;
+    bool progresses =
+        o->stage == DIR_STAGE_COPY || o->stage == DIR_STAGE_CATCH_UP || o->reserved.releasing;
     return progresses ? o->revision : o->stage_revision;
 }
 
@@ -61,11 +66,20 @@ static void propose_admit(struct control *c, const struct dir_operation *o)
     body.attempt = o->attempt;
     command.body_case = CADASTRE__COMMAND__BODY_OPERATION_ADMIT;
     command.operation_admit = &body;
-    struct dir_result *expected = directory_try(c->parts.directory, &command);
-    if (expected->err.code == ERR_OK) {
-        (void)control_propose_own(c, &command, NULL, NULL);
-    }
-    result_unref(expected);
+    (void)control_propose_own(c, &command, NULL, NULL);
+}
+
+static void propose_release(struct control *c, const struct dir_operation *o)
+{
+    Cadastre__OperationRelease body;
+    cadastre__operation_release__init(&body);
+    Cadastre__Command command;
+    cadastre__command__init(&command);
+    body.operation = o->id;
+    body.step = o->reserved.step + UINT32_C(1);
+    command.body_case = CADASTRE__COMMAND__BODY_OPERATION_RELEASE;
+    command.operation_release = &body;
+    (void)control_propose_own(c, &command, NULL, NULL);
 }
 
 static void propose_timeout(struct control *c, const struct dir_operation *o)
@@ -86,14 +100,19 @@ static void propose_timeout(struct control *c, const struct dir_operation *o)
 static void
 look_at(struct control *c, const struct dir_operation *o, struct operation_timer *t, uint64_t now)
 {
-    const struct dir_settings *s = &directory_state(c->parts.directory)->settings;
     bool asked = t->asked_ms != 0 && now < t->asked_ms + CONTROL_ASK_AGAIN_MS;
-    uint64_t limit = limit_of(s, o);
+    uint64_t limit = limit_of(directory_state(c->parts.directory), o);
     if (asked || c->timer_proposals >= CONTROL_OPERATIONS_A_TURN) {
         return;
     }
-    if (o->state == DIR_OPERATION_QUEUED) {
-        propose_admit(c, o);
+    if (o->reserved.releasing) {
+        const struct dir_view *v = directory_state(c->parts.directory);
+        const struct dir_keyspace *ks = view_keyspace_by_id(v, o->keyspace);
+        uint64_t release_ms = dir_policy_get(v, ks, DIR_POLICY_RELEASE_MS);
+        if (now - t->since_ms < release_ms / DIR_RELEASE_STEPS) {
+            return;
+        }
+        propose_release(c, o);
     } else if (limit != UINT64_MAX && now - t->since_ms > limit) {
         propose_timeout(c, o);
     } else {
@@ -117,6 +136,35 @@ static void carry_over(struct control *c,
     }
 }
 
+/* What waits, of all that is timed. */
+static void admit_some(struct control *c, uint64_t now)
+{
+    const struct dir_view *v = directory_state(c->parts.directory);
+    const struct admission_candidate *chosen[CONTROL_OPERATIONS_A_TURN];
+    struct admission_candidate *waiting;
+    uint64_t count = 0;
+    if (v->queued.count == 0 || c->timer_proposals >= CONTROL_OPERATIONS_A_TURN) {
+        return;
+    }
+    waiting = mem_alloc(v->queued.count * sizeof waiting[0]);
+    for (uint64_t i = 0; i < c->timer_count; i++) {
+        const struct operation_timer *t = &c->timers[i];
+        const struct dir_operation *o = view_operation(v, t->id);
+        if (o != NULL && o->state == DIR_OPERATION_QUEUED && count < v->queued.count) {
+            bool asked = t->asked_ms != 0 && now < t->asked_ms + CONTROL_ADMIT_AGAIN_MS;
+            waiting[count++] = (struct admission_candidate){o, now - t->since_ms, asked, i};
+        }
+    }
+    unsigned n = admission_choose(&c->admission, v, waiting, count, chosen,
+                                  CONTROL_OPERATIONS_A_TURN - c->timer_proposals);
+    for (unsigned i = 0; i < n; i++) {
+        propose_admit(c, chosen[i]->o);
+        c->timers[chosen[i]->tag].asked_ms = now;
+        c->timer_proposals++;
+    }
+    mem_free(waiting);
+}
+
 void operations_on_sample(struct control *c)
 {
     uint64_t now = clock_boot_ms(), count = 0, cap = 0, at = 0;
@@ -131,7 +179,7 @@ void operations_on_sample(struct control *c)
     c->timer_proposals = 0;
     ptree_seek(&directory_state(c->parts.directory)->operations, slice_of(NULL, 0), &it);
     for (; (o = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
-        if (!is_open(o)) {
+        if (!is_timed(o)) {
             continue;
         }
         if (count == cap) {
@@ -143,9 +191,12 @@ void operations_on_sample(struct control *c)
         if (!stalled) {
             carry_over(c, &at, t, o);
         }
-        look_at(c, o, t, now);
+        if (o->state != DIR_OPERATION_QUEUED) {
+            look_at(c, o, t, now);
+        }
     }
     mem_free(c->timers);
     c->timers = timers;
     c->timer_count = count;
+    admit_some(c, now);
 }

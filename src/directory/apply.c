@@ -33,7 +33,7 @@ struct handler {
 };
 
 #define BODY(name) CADASTRE__COMMAND__BODY_##name
-enum { BODY_FIRST = BODY(BOOTSTRAP), BODY_LAST = BODY(DUTY_DONE) };
+enum { BODY_FIRST = BODY(BOOTSTRAP), BODY_LAST = BODY(BALANCER_PATCH) };
 
 static const struct handler handlers[BODY_LAST - BODY_FIRST + 1] = {
     [BODY(BOOTSTRAP) - BODY_FIRST] = {"bootstrap", apply_bootstrap},
@@ -63,6 +63,8 @@ static const struct handler handlers[BODY_LAST - BODY_FIRST + 1] = {
     [BODY(OPERATION_VERB) - BODY_FIRST] = {"operation_verb", apply_operation_verb},
     [BODY(OPERATION_TIMEOUT) - BODY_FIRST] = {"operation_timeout", apply_operation_timeout},
     [BODY(DUTY_DONE) - BODY_FIRST] = {"duty_done", apply_duty_done},
+    [BODY(OPERATION_RELEASE) - BODY_FIRST] = {"operation_release", apply_operation_release},
+    [BODY(BALANCER_PATCH) - BODY_FIRST] = {"balancer_patch", apply_balancer_patch},
 };
 
 static const struct handler *handler_of(const Cadastre__Command *cmd)

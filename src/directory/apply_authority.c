@@ -32,6 +32,30 @@ static enum err_code check_primary(struct apply *a, struct dir_partition *p)
     return ERR_OK;
 }
 
+/* A failover may never go back to the source of a move by itself. */
+static bool
+is_old_source(const struct apply *a, const struct dir_partition *p, const struct dir_node *n)
+{
+    const struct dir_operation *o = operation_of_partition(a->s, p);
+    return o != NULL && o->stage == DIR_STAGE_WINDOW && o->source == n->id;
+}
+
+/* A copy that was in sync is so in its node's session of then: what registered since may have lost
+ * it, or stand elsewhere. */
+static enum err_code check_session(struct apply *a, size_t at, const struct dir_node *n)
+{
+    const Cadastre__InsyncChange *m = a->cmd->insync_change;
+    uint64_t wanted = at < m->n_insync_sessions ? m->insync_sessions[at] : 0;
+    if (wanted == 0 || wanted == n->session) {
+        return ERR_OK;
+    }
+    char pointer[DIR_NAME_MAX + 16];
+    (void)snprintf(pointer, sizeof pointer, "/sessions/%s", n->name);
+    a->current_revision = n->session;
+    return err_set_at(&a->err, ERR_STALE_REVISION, pointer, "\"%s\" is in session %" PRIu64,
+                      n->name, n->session);
+}
+
 /* The roles that are asked for, into `replicas`. */
 static enum err_code
 read_roles(struct apply *a, const struct dir_partition *p, struct dir_replica *replicas)
@@ -59,6 +83,13 @@ read_roles(struct apply *a, const struct dir_partition *p, struct dir_replica *r
         if (p->replicas[at].role == DIR_ROLE_ASYNC && !m->has_mod_revision) {
             return err_set_at(&a->err, ERR_INVALID_REQUEST, "/mod_revision",
                               "is needed to count \"%s\" as in sync again", n->name);
+        }
+        if (check_session(a, i, n) != ERR_OK) {
+            return a->err.code;
+        }
+        if (p->replicas[at].role == DIR_ROLE_ASYNC && is_old_source(a, p, n)) {
+            return err_set_at(&a->err, ERR_INVALID_REQUEST, pointer,
+                              "it is the source of a move whose validation window is open");
         }
         if (at > 0) { /* the primary may name itself */
             replicas[at].role = DIR_ROLE_SYNC;

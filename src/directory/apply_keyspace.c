@@ -5,6 +5,7 @@
 #include "base/parse.h"
 #include "directory/codec.h"
 #include "directory/internal.h"
+#include "directory/repair.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -49,19 +50,6 @@ static enum err_code check_copies(struct err *e, uint64_t sync, uint64_t async)
         return err_set_at(e, ERR_INVALID_REQUEST, "/replicas",
                           "a partition has at most %d copies, the primary included",
                           DIR_REPLICAS_MAX);
-    }
-    return ERR_OK;
-}
-
-static enum err_code check_policy(struct err *e, const ProtobufCBinaryData *policy)
-{
-    if (policy->len > DIR_POLICY_MAX) {
-        return err_set_at(e, ERR_TOO_LARGE, "/policy", "a policy has at most %d bytes",
-                          DIR_POLICY_MAX);
-    }
-    if (!parse_is_utf8(slice_of(policy->data, policy->len)) ||
-        (policy->len > 0 && memchr(policy->data, 0, policy->len) != NULL)) {
-        return err_set_at(e, ERR_INVALID_REQUEST, "/policy", "a policy is text");
     }
     return ERR_OK;
 }
@@ -142,7 +130,7 @@ static enum err_code check_create(struct apply *a, const Cadastre__KeyspaceCreat
         code = check_copies(&a->err, m->sync_replicas, m->async_replicas);
     }
     if (code == ERR_OK) {
-        code = check_policy(&a->err, &m->policy);
+        code = policy_check_text(&a->err, &m->policy);
     }
     uint64_t wanted = m->scheme == DIR_SCHEME_HASH ? m->partitions : m->n_splits + 1;
     if (code == ERR_OK && wanted > DIR_PARTITIONS_MAX) {
@@ -180,7 +168,7 @@ static struct dir_keyspace *keyspace_copy(const struct dir_keyspace *ks)
 static struct dir_keyspace *new_keyspace(struct apply *a,
                                          const Cadastre__KeyspaceCreate *m,
                                          bool hidden,
-                                         const struct dir_placement *placement)
+                                         const struct dir_keyspace *asked)
 {
     struct dir_keyspace like = {
         .id = apply_id(a),
@@ -191,7 +179,10 @@ static struct dir_keyspace *new_keyspace(struct apply *a,
         .custom_partition_key = m->has_partition_key,
         .sync_replicas = m->sync_replicas,
         .async_replicas = m->async_replicas,
-        .placement = *placement,
+        .replicas_ms = a->s->time_ms,
+        .replicas_revision = a->rev,
+        .placement = asked->placement,
+        .rules = asked->rules,
         .created = a->rev,
         .mod_revision = a->rev,
         .created_ms = a->s->time_ms,
@@ -287,7 +278,7 @@ owe_cleanup(struct apply *a, const struct dir_keyspace *ks, const struct dir_par
 {
     for (uint8_t i = 0; i < p->replica_count; i++) {
         if (!view_node_by_id(a->s, p->replicas[i].node)->is_static) {
-            duty_make(a, ks, p, &p->replicas[i]);
+            duty_make(a, ks, p, &p->replicas[i], 0);
         }
     }
 }
@@ -313,10 +304,13 @@ static void remove_keyspace(struct apply *a, const struct dir_keyspace *ks, stru
 enum err_code apply_keyspace_create(struct apply *a)
 {
     const Cadastre__KeyspaceCreate *m = a->cmd->keyspace_create;
-    struct dir_placement placement;
+    struct dir_keyspace asked;
     enum err_code code = check_create(a, m);
     if (code == ERR_OK) {
-        code = valid_placement(&a->err, m->placement, &placement);
+        code = valid_placement(&a->err, m->placement, &asked.placement);
+    }
+    if (code == ERR_OK) {
+        code = policy_read(&a->err, m->rules, &asked.rules);
     }
     if (code != ERR_OK) {
         return code;
@@ -327,7 +321,7 @@ enum err_code apply_keyspace_create(struct apply *a)
     }
     bool is_hash = m->scheme == DIR_SCHEME_HASH;
     bool more = m->more || (is_hash && m->partitions > DIR_CREATE_BATCH);
-    struct dir_keyspace *ks = new_keyspace(a, m, more, &placement);
+    struct dir_keyspace *ks = new_keyspace(a, m, more, &asked);
     apply_put(a, ks);
     struct placer *placer = placer_new(a);
     if (is_hash) {
@@ -474,25 +468,6 @@ enum err_code apply_keyspace_grow(struct apply *a)
     return ERR_OK;
 }
 
-/* Do the copies that partitions have differ from what is wanted now? Then data has to be copied or
- * dropped. */
-static bool copies_differ(const struct apply *a, uint64_t keyspace, uint32_t sync, uint32_t async)
-{
-    const struct dir_partition *p;
-    struct ptree_iter it;
-    for (ptree_seek(state_map(a->s, keyspace), slice_of(NULL, 0), &it);
-         (p = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
-        uint32_t of[DIR_ROLE_JOINING + 1] = {0};
-        for (uint8_t i = 0; i < p->replica_count; i++) {
-            of[p->replicas[i].role]++;
-        }
-        if (p->replica_count > 0 && (of[DIR_ROLE_SYNC] != sync || of[DIR_ROLE_ASYNC] != async)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static enum err_code
 check_patch(struct apply *a, const struct dir_keyspace *ks, struct dir_keyspace *next)
 {
@@ -502,7 +477,10 @@ check_patch(struct apply *a, const struct dir_keyspace *ks, struct dir_keyspace 
         code = valid_placement(&a->err, m->placement, &next->placement);
     }
     if (code == ERR_OK && m->has_policy) {
-        code = check_policy(&a->err, &m->policy);
+        code = policy_check_text(&a->err, &m->policy);
+    }
+    if (code == ERR_OK && m->has_policy) {
+        code = policy_read(&a->err, m->rules, &next->rules);
     }
     if (code != ERR_OK || !m->has_replicas) {
         return code;
@@ -511,10 +489,10 @@ check_patch(struct apply *a, const struct dir_keyspace *ks, struct dir_keyspace 
     next->async_replicas = m->async_replicas;
     code = check_copies(&a->err, m->sync_replicas, m->async_replicas);
     bool same = m->sync_replicas == ks->sync_replicas && m->async_replicas == ks->async_replicas;
-    if (code == ERR_OK && !same && copies_differ(a, ks->id, m->sync_replicas, m->async_replicas)) {
+    if (code == ERR_OK && !same && repair_needs_agents(a->s, next)) {
         code = err_set_at(&a->err, ERR_NEEDS_STAGED_MOVE, "/replicas",
-                          "partitions of \"%s\" have another number of copies, and data would "
-                          "have to be copied or dropped",
+                          "partitions of \"%s\" on nodes without an agent have another number of "
+                          "copies, and data would have to be copied or dropped",
                           ks->name);
     }
     return code;
@@ -524,7 +502,8 @@ static bool
 same_keyspace(const struct dir_keyspace *ks, const struct dir_keyspace *next, struct slice policy)
 {
     return place_equal(&ks->placement, &next->placement) &&
-           ks->sync_replicas == next->sync_replicas && ks->async_replicas == next->async_replicas &&
+           policy_equal(&ks->rules, &next->rules) && ks->sync_replicas == next->sync_replicas &&
+           ks->async_replicas == next->async_replicas &&
            slice_eq(policy, slice_of(ks->policy, ks->policy_len));
 }
 
@@ -551,6 +530,10 @@ enum err_code apply_keyspace_patch(struct apply *a)
     if (same_keyspace(ks, &next, policy)) {
         a->keyspace = dir_ref(state_keyspace(a->s, ks->id));
         return ERR_OK;
+    }
+    if (ks->sync_replicas != next.sync_replicas || ks->async_replicas != next.async_replicas) {
+        next.replicas_ms = a->s->time_ms;
+        next.replicas_revision = a->rev;
     }
     next.mod_revision = a->rev;
     struct dir_keyspace *now = keyspace_with_policy(&next, policy);

@@ -174,6 +174,7 @@ static enum err_code put_known(struct apply *a, const struct dir_node *old, stru
         next->session = old->session;
         next->lost = old->lost;
         next->scheduling = old->scheduling;
+        next->scheduling_ms = old->scheduling_ms;
         next->created = old->created;
         next->partition_count = old->partition_count;
         next->ended_session = old->ended_session;
@@ -251,6 +252,7 @@ static enum err_code put_session(struct apply *a, const struct dir_node *old, st
         next->session = a->rev;
         next->lease_ms = next->is_static ? 0 : (uint32_t)a->s->settings.lease_ms;
         next->scheduling = old->scheduling;
+        next->scheduling_ms = old->scheduling_ms;
         next->created = old->created;
         next->partition_count = old->partition_count;
         next->route_revision = d.routes ? a->rev : old->route_revision;
@@ -376,7 +378,9 @@ enum err_code apply_node_delete(struct apply *a)
     }
     a->kind = held.count > 0 ? DIR_CHANGE_LOST : 0;
     parts_close(&held);
+    operation_unreachable(a, n);
     duty_drop_all(a, n->id);
+    drain_divert(a, n->id, "node_removed");
     a->changed = true;
     apply_remove(a, n);
     return ERR_OK;

@@ -57,12 +57,11 @@ apply_expect_epoch(struct apply *a, struct dir_partition *p, bool has_expected, 
                    p->epoch, expected);
 }
 
-/* The rows of a range that takes new ids: the old id names the new ones. */
-static void retire(struct apply *a,
-                   const struct dir_partition *p,
-                   enum dir_change_kind cause,
-                   const uint64_t *successors,
-                   uint32_t count)
+void partition_retire(struct apply *a,
+                      const struct dir_partition *p,
+                      enum dir_change_kind cause,
+                      const uint64_t *successors,
+                      uint32_t count)
 {
     struct slice start = dir_partition_start(p);
     struct slice end = p->end_open ? slice_of(NULL, 0) : dir_partition_end(p);
@@ -133,6 +132,12 @@ static enum err_code check_split(struct apply *a, const struct dir_partition *p)
     return ERR_OK;
 }
 
+uint64_t partition_share(uint64_t rate_limit, uint64_t parts)
+{
+    uint64_t share = rate_limit / parts;
+    return share == 0 && rate_limit > 0 ? 1 : share;
+}
+
 enum err_code apply_split(struct apply *a)
 {
     const Cadastre__Split *m = a->cmd->split;
@@ -158,12 +163,7 @@ enum err_code apply_split(struct apply *a)
     like.epoch = like.mod_revision = like.created = a->rev;
     like.cause = DIR_CHANGE_SPLIT;
     like.start_position = 0;
-    if (p->rate_limit > 0) {
-        /* The range as a whole was admitted that much: its parts share it, for there is no telling
-         * their loads. */
-        like.rate_limit = p->rate_limit / (m->n_at + 1);
-        like.rate_limit += like.rate_limit == 0;
-    }
+    like.rate_limit = partition_share(p->rate_limit, m->n_at + 1);
     uint64_t *ids = mem_alloc((m->n_at + 1) * sizeof ids[0]);
     touched_removed(t, p->id);
     dir_ref(p); /* until its arrays have been used */
@@ -179,7 +179,7 @@ enum err_code apply_split(struct apply *a)
         arrays.start = arrays.end;
     }
     apply_count(a, p, (int64_t)m->n_at);
-    retire(a, p, DIR_CHANGE_SPLIT, ids, (uint32_t)m->n_at + 1);
+    partition_retire(a, p, DIR_CHANGE_SPLIT, ids, (uint32_t)m->n_at + 1);
     dir_unref(p);
     mem_free(ids);
     a->changed = true;
@@ -249,6 +249,10 @@ merged(struct apply *a, const struct dir_partition *left, const struct dir_parti
     like.pinned = left->pinned || right->pinned;
     like.holds_data = left->holds_data || right->holds_data;
     like.rate_limit = merged_limit(left, right);
+    if (right->under_since_ms != 0 &&
+        (like.under_since_ms == 0 || right->under_since_ms < like.under_since_ms)) {
+        like.under_since_ms = right->under_since_ms;
+    }
     if (right->owner_since_ms > like.owner_since_ms) {
         like.owner_since_ms = right->owner_since_ms;
     }
@@ -290,8 +294,8 @@ enum err_code apply_merge(struct apply *a)
     touched_route(t, now);
     parts_add(&a->routes, dir_ref(now));
     uint64_t id = now->id;
-    retire(a, left, DIR_CHANGE_MERGE, &id, 1);
-    retire(a, right, DIR_CHANGE_MERGE, &id, 1);
+    partition_retire(a, left, DIR_CHANGE_MERGE, &id, 1);
+    partition_retire(a, right, DIR_CHANGE_MERGE, &id, 1);
     apply_put(a, now);
     apply_count(a, now, -1);
     dir_unref(left);

@@ -32,6 +32,7 @@ static const struct dir_node *end_present(struct apply *a, const struct dir_node
 {
     struct dir_node *next = row_copy(n, dir_node_size(n));
     next->ended = true;
+    next->ended_ms = a->s->time_ms;
     next->mod_revision = next->task_revision = a->rev;
     apply_put(a, next);
     return next;
@@ -84,21 +85,19 @@ enum err_code apply_session_end(struct apply *a)
     return ERR_OK;
 }
 
-enum scheduling { OPEN, CORDONED, DRAINING, QUARANTINED };
-
 static uint8_t scheduled(uint8_t now, Cadastre__SchedulingVerb verb)
 {
     switch (verb) {
     case CADASTRE__SCHEDULING_VERB__CORDON:
-        return now == OPEN || now == DRAINING ? CORDONED : now;
+        return now == DIR_OPEN || now == DIR_DRAINING ? DIR_CORDONED : now;
     case CADASTRE__SCHEDULING_VERB__UNCORDON:
-        return now == QUARANTINED ? now : OPEN;
+        return now == DIR_QUARANTINED ? now : DIR_OPEN;
     case CADASTRE__SCHEDULING_VERB__DRAIN:
-        return now == QUARANTINED ? now : DRAINING;
+        return now == DIR_QUARANTINED ? now : DIR_DRAINING;
     case CADASTRE__SCHEDULING_VERB__QUARANTINE:
-        return QUARANTINED;
+        return DIR_QUARANTINED;
     case CADASTRE__SCHEDULING_VERB__UNQUARANTINE:
-        return now == QUARANTINED ? OPEN : now;
+        return now == DIR_QUARANTINED ? DIR_OPEN : now;
     case _CADASTRE__SCHEDULING_VERB_IS_INT_SIZE:
         break;
     }
@@ -124,13 +123,20 @@ enum err_code apply_node_scheduling(struct apply *a)
     if (next != n->scheduling) {
         struct dir_node *now = row_copy(n, dir_node_size(n));
         now->scheduling = next;
+        now->scheduling_ms = a->s->time_ms;
         now->mod_revision = a->rev;
         apply_put(a, now);
         a->changed = true;
-        if (next == OPEN && place_waiting(a, 0) > 0) {
+        if (n->scheduling == DIR_DRAINING) {
+            drain_cancel(a, n->id);
+        }
+        if (next != DIR_OPEN) {
+            drain_divert(a, n->id, "destination_closed");
+        }
+        if (next == DIR_OPEN && place_waiting(a, 0) > 0) {
             a->kind = DIR_CHANGE_PLACE;
         }
-        n = now;
+        n = view_node_by_id(a->s, now->id); /* counts may have changed */
     }
     struct dir_node *shown = row_copy(n, dir_node_size(n));
     shown->partition_count =

@@ -3,7 +3,7 @@
  * nothing is taken from an index that is itself in question. Rules: docs/ARCHITECTURE.md,
  * "Invariants". */
 #include "base/mem.h"
-#include "directory/operation.h"
+#include "directory/budget_internal.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -206,6 +206,9 @@ static void check_partition(struct checker *c, const struct dir_partition *p)
         wrong(c, "partition %" PRIu64 ": it lives and is retired", p->id);
     }
     check_replicas(c, p);
+    if (p->under_since_ms > c->v->time_ms) {
+        wrong(c, "partition %" PRIu64 ": it will have too few copies", p->id);
+    }
     check_grant(c, p);
     const char *of_operation = check_partition_operation(c->v, p);
     if (of_operation != NULL) {
@@ -260,6 +263,9 @@ static void check_keyspaces(struct checker *c)
         if (!key_is(key, ks->id) || !is_id(c, ks->id) || !is_revision(c, ks->mod_revision) ||
             !is_revision(c, ks->created) || ks->created > ks->mod_revision) {
             wrong(c, "keyspace %s: its id or revisions are out of range", ks->name);
+        }
+        if (!policy_in_range(&ks->rules)) {
+            wrong(c, "keyspace %s: a value of its policy is out of range", ks->name);
         }
         if (ptree_get(&v->keyspaces_by_name, slice_of(ks->name, strlen(ks->name))) != ks) {
             wrong(c, "keyspace %s: it is not found by its name", ks->name);
@@ -368,6 +374,10 @@ static void check_sessions(struct checker *c, const struct dir_node *n)
         /* A static node's grants have no lease to wait for. */
         wrong(c, "node %s: session %" PRIu64 " waits to be released, not %" PRIu64, n->name, newest,
               n->ended_session);
+    }
+    if (n->ended_ms > c->v->time_ms || n->scheduling_ms > c->v->time_ms ||
+        (n->ended_ms != 0 && !n->ended)) {
+        wrong(c, "node %s: its session ended, or its scheduling changed, at another time", n->name);
     }
     if (n->is_static ? n->lease_ms != 0 || n->ended : n->lease_ms == 0) {
         wrong(c, "node %s: its lease of %" PRIu32 " ms is not that of its kind", n->name,
@@ -484,6 +494,10 @@ static void check_rest(struct checker *c)
         if (why != NULL) {
             wrong(c, "operation %" PRIu64 ": %s", o->id, why);
         }
+    }
+    const char *budgets = check_budgets(v);
+    if (budgets != NULL) {
+        wrong(c, "%s", budgets);
     }
     check_duties(c);
 }

@@ -8,7 +8,8 @@
 void duty_make(struct apply *a,
                const struct dir_keyspace *ks,
                const struct dir_partition *p,
-               const struct dir_replica *r)
+               const struct dir_replica *r,
+               uint64_t operation)
 {
     struct dir_duty *d = mem_zalloc(sizeof *d);
     d->object.refs = 1;
@@ -17,7 +18,7 @@ void duty_make(struct apply *a,
     d->node = r->node;
     d->keyspace = p->keyspace;
     d->partition = p->id;
-    d->operation = p->operation;
+    d->operation = operation;
     d->copy = r->copy;
     d->revision = a->rev;
     memcpy(d->keyspace_name, ks->name, sizeof d->keyspace_name);
@@ -44,6 +45,20 @@ void duty_drop_all(struct apply *a, uint64_t node)
         }
         apply_remove(a, d);
     }
+}
+
+bool duty_is_owed(const struct dir_view *s, uint64_t node, uint64_t partition)
+{
+    const struct dir_duty *d;
+    struct ptree_iter it;
+    uint8_t key[16];
+    for (ptree_seek(&s->duties_by_node, state_pair_key(node, 0, key), &it);
+         (d = ptree_iter_get(&it, NULL)) != NULL && d->node == node; ptree_iter_next(&it)) {
+        if (d->partition == partition) {
+            return true;
+        }
+    }
+    return false;
 }
 
 const struct dir_duty *duty_of_operation(const struct dir_view *s, const struct dir_operation *o)

@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "base/mem.h"
 #include "directory/internal.h"
+#include "directory/repair.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -19,6 +20,11 @@ static void row_add(struct apply *a, struct dir_object *before, struct dir_objec
 void apply_put(struct apply *a, void *row)
 {
     struct dir_object *after = row;
+    if (after->kind == DIR_KIND_PARTITION) {
+        struct dir_partition *p = row;
+        uint8_t key[8];
+        repair_note_version(a->s, ptree_get(&a->s->partitions, ptree_u64_key(p->id, key)), p);
+    }
     hash128_add(&a->s->hash, state_row_hash(after, &a->scratch));
     struct dir_object *before = state_put(a->s, after);
     if (before != NULL) {

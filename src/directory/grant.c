@@ -108,15 +108,31 @@ static const struct dir_partition *again(const struct apply *a, const struct dir
     return ptree_get(&a->s->partitions, ptree_u64_key(p->id, key));
 }
 
+/* Only a part of p went forward to a destination: of the rest its node is still the primary, in the
+ * session that is no more. */
+static void release_rest(struct apply *a, uint64_t id, uint64_t node, bool holds)
+{
+    uint8_t key[8];
+    const struct dir_tombstone *t = ptree_get(&a->s->tombstones, ptree_u64_key(id, key));
+    for (uint32_t i = 0; t != NULL && i < t->successor_count; i++) {
+        const struct dir_partition *q =
+            ptree_get(&a->s->partitions, ptree_u64_key(t->successors[i], key));
+        if (q->replicas[0].node == node && partition_has_primary(q)) {
+            grant_release(a, q, holds);
+        }
+    }
+}
+
 void grant_release(struct apply *a, const struct dir_partition *p, bool holds)
 {
     ASSERT(partition_has_primary(p));
     const struct dir_node *owner = view_node_by_id(a->s, p->replicas[0].node);
+    uint64_t id = p->id, node = owner->id;
     if (holds && view_node_is_live(owner)) {
         operation_regranted(a, p);
         grant_to(a, again(a, p), 0, DIR_CHANGE_GRANT);
     } else if (operation_forward(a, p)) {
-        return;
+        release_rest(a, id, node, holds);
     } else if (heir(a, p) >= 0) {
         operation_dropped(a, p, "source_lapsed");
         p = again(a, p);

@@ -67,6 +67,8 @@ void counts_close(struct counts *c);
     X(nodes)                                                                                       \
     X(servers)                                                                                     \
     X(operations)                                                                                  \
+    X(queued)                                                                                      \
+    X(usage)                                                                                       \
     X(by_node)                                                                                     \
     X(duties)                                                                                      \
     X(duties_by_node)                                                                              \
@@ -230,6 +232,8 @@ enum err_code apply_operation_admit(struct apply *a) MUST_CHECK;
 enum err_code apply_operation_report(struct apply *a) MUST_CHECK;
 enum err_code apply_operation_verb(struct apply *a) MUST_CHECK;
 enum err_code apply_operation_timeout(struct apply *a) MUST_CHECK;
+enum err_code apply_operation_release(struct apply *a) MUST_CHECK;
+enum err_code apply_balancer_patch(struct apply *a) MUST_CHECK;
 
 /* ERR_PARTITION_BUSY with the operation that holds p. */
 enum err_code operation_check_free(struct apply *a, struct dir_partition *p) MUST_CHECK;
@@ -244,6 +248,15 @@ enum err_code apply_expect_epoch(struct apply *a,
                                  struct dir_partition *p,
                                  bool has_expected,
                                  uint64_t expected) MUST_CHECK;
+/* The rows of a range that takes new ids: the old id names the new ones. */
+void partition_retire(struct apply *a,
+                      const struct dir_partition *p,
+                      enum dir_change_kind cause,
+                      const uint64_t *successors,
+                      uint32_t count);
+/* The range as a whole was admitted that much: its parts share it, for there is no telling their
+ * loads. */
+uint64_t partition_share(uint64_t rate_limit, uint64_t parts);
 /* The partition as it is goes with the refusal. */
 void apply_show_present(struct apply *a, struct dir_partition *p);
 
@@ -276,14 +289,26 @@ struct dir_operation *operation_done(struct apply *a,
 
 /* --- duty.c --- */
 
-/* The node has to delete this copy. */
+/* The node has to delete this copy; of this operation, or 0. */
 void duty_make(struct apply *a,
                const struct dir_keyspace *ks,
                const struct dir_partition *p,
-               const struct dir_replica *r);
+               const struct dir_replica *r,
+               uint64_t operation);
 /* The node is gone for good: nobody will. */
 void duty_drop_all(struct apply *a, uint64_t node);
 enum err_code apply_duty_done(struct apply *a) MUST_CHECK;
+/* Whether the node has yet to delete a copy of this partition: a new one would be mixed up with it.
+ */
+bool duty_is_owed(const struct dir_view *s, uint64_t node, uint64_t partition);
+
+/* --- drain.c --- */
+
+/* The node's drain is over before it is done: what was begun for it and can go back without harm
+ * ends. */
+void drain_cancel(struct apply *a, uint64_t node);
+/* The node takes nothing new: what waits to be copied to it ends. */
+void drain_divert(struct apply *a, uint64_t node, const char *code);
 
 /* --- copies.c --- */
 
@@ -311,6 +336,16 @@ uint64_t place_waiting(struct apply *a, uint64_t keyspace);
 bool place_equal(const struct dir_placement *a, const struct dir_placement *b);
 bool place_allows(const struct dir_placement *placement, const struct dir_node *n);
 const char *place_label(const struct dir_node *n, const char *name); /* "" when it has none */
+
+/* --- policy.c --- */
+
+enum err_code policy_check_text(struct err *e, const ProtobufCBinaryData *policy) MUST_CHECK;
+/* NULL: none. Refuses what is unknown or out of range, at "/policy/NAME". */
+enum err_code
+policy_read(struct err *e, const Cadastre__PolicyRules *in, struct dir_policy *out) MUST_CHECK;
+/* As policy_read() lets them in. */
+bool policy_in_range(const struct dir_policy *p);
+bool policy_equal(const struct dir_policy *a, const struct dir_policy *b);
 
 /* --- retain.c --- */
 

@@ -8,7 +8,8 @@
 
 enum {
     CLUSTER_SIZE = 32,
-    SCALARS = 15 + 2 * DIR_MARKS_MAX,
+    BUDGETS = 2 * DIR_BUDGETS + 2,
+    SCALARS = 16 + BUDGETS + 2 * DIR_MARKS_MAX,
     META_SIZE = CLUSTER_SIZE + 8 * SCALARS
 };
 
@@ -16,6 +17,16 @@ static void put(struct buf *out, uint64_t v)
 {
     uint8_t bytes[8];
     buf_put(out, ptree_u64_key(v, bytes).data, 8);
+}
+
+static void put_budgets(struct buf *out, const struct dir_budgets *b)
+{
+    for (int i = 1; i <= DIR_BUDGETS; i++) {
+        put(out, b->limits[i].moves);
+        put(out, b->limits[i].bytes_per_s);
+    }
+    put(out, b->reserve_percent);
+    put(out, b->release_ms);
 }
 
 void dir_meta_encode(const struct dir_view_meta *m, struct buf *out)
@@ -38,6 +49,8 @@ void dir_meta_encode(const struct dir_view_meta *m, struct buf *out)
     put(out, m->settings.fence_max_ms);
     put(out, m->settings.validation_window_ms);
     put(out, m->settings.cutover_lag_bytes);
+    put(out, m->settings.recovery_delay_ms);
+    put_budgets(out, &m->settings.budgets);
     for (int i = 0; i < DIR_MARKS_MAX; i++) {
         put(out, m->marks[i].at_ms);
         put(out, m->marks[i].revision);
@@ -51,6 +64,16 @@ static uint64_t get(const uint8_t **at)
         v = v << 8 | *(*at)++;
     }
     return v;
+}
+
+static void get_budgets(const uint8_t **at, struct dir_budgets *b)
+{
+    for (int i = 1; i <= DIR_BUDGETS; i++) {
+        b->limits[i].moves = get(at);
+        b->limits[i].bytes_per_s = get(at);
+    }
+    b->reserve_percent = get(at);
+    b->release_ms = get(at);
 }
 
 enum err_code dir_meta_decode(struct slice bytes, struct dir_view_meta *ret_meta, struct err *e)
@@ -77,6 +100,8 @@ enum err_code dir_meta_decode(struct slice bytes, struct dir_view_meta *ret_meta
     m.settings.fence_max_ms = get(&at);
     m.settings.validation_window_ms = get(&at);
     m.settings.cutover_lag_bytes = get(&at);
+    m.settings.recovery_delay_ms = get(&at);
+    get_budgets(&at, &m.settings.budgets);
     for (int i = 0; i < DIR_MARKS_MAX; i++) {
         m.marks[i].at_ms = get(&at);
         m.marks[i].revision = get(&at);

@@ -82,6 +82,40 @@ static struct range get_range(struct wire_reader *r)
     return range;
 }
 
+static void put_rules(struct buf *b, const struct dir_policy *rules)
+{
+    wire_put_u32(b, rules->set);
+    for (uint32_t i = 0; i < DIR_POLICY_VALUES; i++) {
+        if ((rules->set >> i & 1) != 0) {
+            wire_put_u64(b, rules->values[i]);
+        }
+    }
+    wire_put_u32(b, rules->check_count);
+    for (uint32_t i = 0; i < rules->check_count; i++) {
+        wire_put_text(b, rules->checks[i]);
+    }
+}
+
+static void get_rules(struct wire_reader *r, struct dir_policy *out)
+{
+    out->set = wire_u32(r);
+    if (out->set >> DIR_POLICY_VALUES != 0) {
+        wire_fail(r, "a value of the policy is unknown");
+        out->set = 0;
+    }
+    for (uint32_t i = 0; i < DIR_POLICY_VALUES; i++) {
+        out->values[i] = (out->set >> i & 1) != 0 ? wire_u64(r) : 0;
+    }
+    out->check_count = wire_u32(r);
+    if (out->check_count > DIR_CHECKS_MAX) {
+        wire_fail(r, "there are too many checks");
+        out->check_count = 0;
+    }
+    for (uint32_t i = 0; i < out->check_count; i++) {
+        wire_text(r, out->checks[i], sizeof out->checks[i], "the name of a check is wrong");
+    }
+}
+
 static void put_keyspace(struct buf *b, const struct dir_keyspace *k)
 {
     wire_put_u64(b, k->id);
@@ -95,8 +129,11 @@ static void put_keyspace(struct buf *b, const struct dir_keyspace *k)
     wire_put_u32(b, k->partition_key.fields);
     wire_put_u32(b, k->sync_replicas);
     wire_put_u32(b, k->async_replicas);
+    wire_put_u64(b, k->replicas_ms);
+    wire_put_u64(b, k->replicas_revision);
     put_labels(b, k->placement.require, k->placement.require_count);
     wire_put_text(b, k->placement.spread);
+    put_rules(b, &k->rules);
     wire_put_u64(b, k->created);
     wire_put_u64(b, k->mod_revision);
     wire_put_u64(b, k->created_ms);
@@ -117,8 +154,11 @@ static void *get_keyspace(struct wire_reader *r)
     k.partition_key.fields = wire_u32(r);
     k.sync_replicas = wire_u32(r);
     k.async_replicas = wire_u32(r);
+    k.replicas_ms = wire_u64(r);
+    k.replicas_revision = wire_u64(r);
     k.placement.require_count = get_labels(r, k.placement.require, DIR_REQUIRE_MAX);
     wire_text(r, k.placement.spread, sizeof k.placement.spread, "the spread label is wrong");
+    get_rules(r, &k.rules);
     k.created = wire_u64(r);
     k.mod_revision = wire_u64(r);
     k.created_ms = wire_u64(r);
@@ -150,11 +190,16 @@ static void put_partition(struct buf *b, const struct dir_partition *p)
     wire_put_u64(b, p->session);
     wire_put_u64(b, p->home);
     wire_put_u64(b, p->operation);
+    if (p->operation != 0) {
+        buf_put_u8(b, p->moving);
+    }
     wire_put_u64(b, p->start_position);
+    wire_put_u64(b, p->under_since_ms);
     buf_put_u8(b, p->replica_count);
     for (uint8_t i = 0; i < p->replica_count; i++) {
         wire_put_u64(b, p->replicas[i].node);
         buf_put_u8(b, p->replicas[i].role);
+        buf_put_u8(b, p->replicas[i].asked);
         wire_put_u64(b, p->replicas[i].copy);
     }
     buf_put_u8(b, p->parent_count);
@@ -180,11 +225,16 @@ static void *get_partition(struct wire_reader *r)
     p.session = wire_u64(r);
     p.home = wire_u64(r);
     p.operation = wire_u64(r);
+    if (p.operation != 0) {
+        p.moving = wire_enum(r, DIR_STAGE_QUEUED, DIR_STAGE_FAILED, "the stage is unknown");
+    }
     p.start_position = wire_u64(r);
+    p.under_since_ms = wire_u64(r);
     arrays.replica_count = wire_enum(r, 0, DIR_REPLICAS_MAX, "there are too many replicas");
     for (uint8_t i = 0; i < arrays.replica_count; i++) {
         replicas[i].node = wire_u64(r);
         replicas[i].role = wire_enum(r, DIR_ROLE_PRIMARY, DIR_ROLE_JOINING, "a role is unknown");
+        replicas[i].asked = wire_bool(r);
         replicas[i].copy = wire_u64(r);
     }
     arrays.parent_count = wire_enum(r, 0, DIR_PARENTS_MAX, "there are too many parents");
@@ -250,6 +300,8 @@ static void put_node(struct buf *b, const struct dir_node *n)
     buf_put_u8(b, n->lost);
     buf_put_u8(b, n->ended);
     buf_put_u8(b, n->scheduling);
+    wire_put_u64(b, n->scheduling_ms);
+    wire_put_u64(b, n->ended_ms);
     wire_put_u32(b, n->lease_ms);
     wire_put_u64(b, n->ended_session);
     wire_put_u32(b, n->ended_lease_ms);
@@ -264,7 +316,6 @@ static void put_node(struct buf *b, const struct dir_node *n)
 
 static void *get_node(struct wire_reader *r)
 {
-    enum { SCHEDULING_LAST = 3 };
     struct dir_node *n = mem_zalloc(DIR_NODE_SIZE_MAX);
     n->id = wire_u64(r);
     wire_text(r, n->name, sizeof n->name, "the name is wrong");
@@ -273,7 +324,9 @@ static void *get_node(struct wire_reader *r)
     n->is_static = wire_bool(r);
     n->lost = wire_bool(r);
     n->ended = wire_bool(r);
-    n->scheduling = wire_enum(r, 0, SCHEDULING_LAST, "the scheduling is unknown");
+    n->scheduling = wire_enum(r, DIR_OPEN, DIR_QUARANTINED, "the scheduling is unknown");
+    n->scheduling_ms = wire_u64(r);
+    n->ended_ms = wire_u64(r);
     n->lease_ms = wire_u32(r);
     n->ended_session = wire_u64(r);
     n->ended_lease_ms = wire_u32(r);

@@ -3,6 +3,7 @@
  * both ways, so that a field cannot be forgotten in one of them. */
 #include "base/mem.h"
 #include "base/wire.h"
+#include "directory/budget_internal.h"
 #include "directory/internal.h"
 
 #define OPERATION_NUMBERS(X)                                                                       \
@@ -12,6 +13,11 @@
     X(source)                                                                                      \
     X(destination)                                                                                 \
     X(leaving)                                                                                     \
+    X(leaving_copy)                                                                                \
+    X(retired)                                                                                     \
+    X(reverses)                                                                                    \
+    X(reversed_by)                                                                                 \
+    X(base_position)                                                                               \
     X(epoch_before)                                                                                \
     X(epoch_after)                                                                                 \
     X(revision)                                                                                    \
@@ -41,9 +47,21 @@
     X(deleted_bytes)                                                                               \
     X(max_bytes_per_s)                                                                             \
     X(rate_bytes_per_s)                                                                            \
+    X(size_bytes)                                                                                  \
+    X(live_bytes_per_s)                                                                            \
+    X(stage_bytes)                                                                                 \
     X(attention_since_ms)
 
-#define OPERATION_FLAGS(X) X(moves_primary) X(complete) X(active) X(fenced) X(joined)
+#define OPERATION_FLAGS(X)                                                                         \
+    X(moves_primary)                                                                               \
+    X(complete)                                                                                    \
+    X(active)                                                                                      \
+    X(fenced)                                                                                      \
+    X(joined)                                                                                      \
+    X(warm)                                                                                        \
+    X(reverse)                                                                                     \
+    X(has_size)                                                                                    \
+    X(has_live)
 
 #define OPERATION_TEXTS(X)                                                                         \
     X(snapshot)                                                                                    \
@@ -76,6 +94,43 @@ static void get_evidence(struct wire_reader *r, struct dir_evidence *e)
     e->passed = wire_bool(r);
 }
 
+static void copy_key(uint8_t *to, struct slice from)
+{
+    if (from.len > 0) {
+        memcpy(to, from.data, from.len);
+    }
+}
+
+static void put_part(struct buf *b, const struct dir_part *part)
+{
+    buf_put_u8(b, part->is_set);
+    if (part->is_set) {
+        buf_put_u8(b, part->hex);
+        buf_put_u8(b, part->end_open);
+        wire_put_bytes(b, dir_part_start(part));
+        wire_put_bytes(b, part->end_open ? slice_of(NULL, 0) : dir_part_end(part));
+    }
+}
+
+static void get_part(struct wire_reader *r, struct dir_part *part)
+{
+    part->is_set = wire_bool(r);
+    if (part->is_set) {
+        part->hex = wire_bool(r);
+        part->end_open = wire_bool(r);
+        struct slice start = wire_bytes(r, DIR_ROUTING_KEY_MAX, "the part's start is too long");
+        struct slice end = wire_bytes(r, DIR_ROUTING_KEY_MAX, "the part's end is too long");
+        if (part->end_open && end.len > 0) {
+            wire_fail(r, "an open end has a key");
+            end.len = 0;
+        }
+        part->start_len = (uint16_t)start.len;
+        part->end_len = (uint16_t)end.len;
+        copy_key(part->start, start);
+        copy_key(part->end, end);
+    }
+}
+
 void object_put_operation(struct buf *b, const struct dir_operation *o)
 {
 #define X(field) wire_put_u64(b, o->field);
@@ -89,10 +144,13 @@ void object_put_operation(struct buf *b, const struct dir_operation *o)
     OPERATION_FLAGS(X)
 #undef X
     wire_put_u32(b, o->attempt);
+    wire_put_u32(b, o->first_attempt);
     wire_put_u32(b, o->validations);
     wire_put_u32(b, o->class_of);
+    put_part(b, &o->part);
     put_evidence(b, &o->source_says);
     put_evidence(b, &o->destination_says);
+    budget_put(b, &o->reserved);
 #define X(field) wire_put_text(b, o->field);
     OPERATION_TEXTS(X)
 #undef X
@@ -118,10 +176,13 @@ static void get_scalars(struct wire_reader *r, struct dir_operation *o)
     OPERATION_FLAGS(X)
 #undef X
     o->attempt = wire_u32(r);
+    o->first_attempt = wire_u32(r);
     o->validations = wire_u32(r);
     o->class_of = wire_u32(r);
+    get_part(r, &o->part);
     get_evidence(r, &o->source_says);
     get_evidence(r, &o->destination_says);
+    budget_get(r, &o->reserved);
 #define X(field) wire_text(r, o->field, sizeof o->field, "the text " #field " is wrong");
     OPERATION_TEXTS(X)
 #undef X

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operations: their rows, and the steps from one stage to another. Which steps there may be is one
  * table; what each does to the partition is in moving_*(). */
-#include "directory/operation.h"
+#include "directory/budget_internal.h"
 
 #include "base/assert.h"
 #include "base/mem.h"
+#include "directory/policy.h"
 
 #include <stdio.h>
 
@@ -12,22 +13,25 @@ enum { MORE_STAGES = 4 }; /* that one command may note */
 
 #define TO(stage) (UINT32_C(1) << DIR_STAGE_##stage)
 #define COPYING   (TO(SNAPSHOT) | TO(COPY) | TO(CATCH_UP))
+#define ANEW      (TO(PREPARE) | COPYING) /* PREPARE: only what has not been there yet */
 
 /* What may follow a stage. A new attempt may begin again at an earlier one, or at the same. */
 static const uint32_t follows[] = {
-    [DIR_STAGE_QUEUED] = TO(PREPARE) | TO(FENCE) | TO(CLEANUP) | TO(ABORTED) | TO(DONE),
+    [DIR_STAGE_QUEUED] =
+        TO(PREPARE) | TO(CATCH_UP) | TO(FENCE) | TO(CLEANUP) | TO(ABORTED) | TO(DONE),
     [DIR_STAGE_PREPARE] = TO(PREPARE) | TO(SNAPSHOT) | TO(ABORTED),
     [DIR_STAGE_SNAPSHOT] = TO(SNAPSHOT) | TO(COPY) | TO(ABORTED),
     [DIR_STAGE_COPY] = COPYING | TO(ABORTED),
-    [DIR_STAGE_CATCH_UP] = COPYING | TO(DUAL_WRITE) | TO(ABORTED),
-    [DIR_STAGE_DUAL_WRITE] = COPYING | TO(VALIDATE) | TO(ABORTED),
-    [DIR_STAGE_VALIDATE] = COPYING | TO(FENCE) | TO(JOIN) | TO(CUTOVER) | TO(ABORTED),
-    [DIR_STAGE_FENCE] = COPYING | TO(FENCE) | TO(CUTOVER) | TO(ABORTED),
-    [DIR_STAGE_CUTOVER] = COPYING | TO(FENCE) | TO(WINDOW) | TO(DONE) | TO(ABORTED),
+    [DIR_STAGE_CATCH_UP] = ANEW | TO(DUAL_WRITE) | TO(ABORTED),
+    [DIR_STAGE_DUAL_WRITE] = ANEW | TO(VALIDATE) | TO(ABORTED),
+    [DIR_STAGE_VALIDATE] = ANEW | TO(FENCE) | TO(JOIN) | TO(CUTOVER) | TO(ABORTED),
+    [DIR_STAGE_FENCE] = ANEW | TO(FENCE) | TO(CUTOVER) | TO(ABORTED),
+    [DIR_STAGE_CUTOVER] = ANEW | TO(FENCE) | TO(WINDOW) | TO(DONE) | TO(ABORTED),
     [DIR_STAGE_JOIN] = TO(CLEANUP) | TO(DONE),
     [DIR_STAGE_WINDOW] = TO(CLEANUP) | TO(DONE) | TO(FAILED),
     [DIR_STAGE_CLEANUP] = TO(DONE) | TO(FAILED),
-    [DIR_STAGE_FAILED] = TO(CLEANUP), /* tried again */
+    [DIR_STAGE_ABORTED] = TO(QUEUED), /* these two are tried again */
+    [DIR_STAGE_FAILED] = TO(CLEANUP),
 };
 
 static bool may_follow(uint8_t stage, enum dir_stage next)
@@ -47,6 +51,8 @@ note_stage(struct apply *a, struct dir_operation *o, enum dir_stage stage, const
     o->stage = (uint8_t)stage;
     o->stage_since_ms = a->s->time_ms;
     o->stage_revision = a->rev;
+    o->stage_bytes = o->bytes_done;
+    budget_on_stage(a->s, o);
     s->stage = (uint8_t)stage;
     s->at_ms = a->s->time_ms;
     s->revision = a->rev;
@@ -79,7 +85,7 @@ static struct dir_operation *operation_new(struct apply *a,
     o->epoch_before = p->epoch;
     o->revision = a->rev;
     o->at_ms = a->s->time_ms;
-    o->attempt = 1;
+    o->attempt = o->first_attempt = 1;
     o->class_of = like->class_of != 0 ? like->class_of : DIR_CLASS_OPERATOR;
     (void)snprintf(o->keyspace_name, sizeof o->keyspace_name, "%s",
                    state_keyspace(a->s, p->keyspace)->name);
@@ -162,22 +168,38 @@ const struct dir_operation *operation_of_partition(const struct dir_view *s,
 
 /* --- one operation while it changes --- */
 
-void moving_open(struct moving *m, struct apply *a, const struct dir_partition *p, const char *by)
+/* Of the operation alone. */
+static void
+open_operation(struct moving *m, struct apply *a, const struct dir_operation *o, const char *by)
 {
-    const struct dir_operation *o = operation_of_partition(a->s, p);
-    ASSERT(o != NULL);
     memset(m, 0, sizeof *m);
-    uint8_t key[8];
     m->a = a;
-    m->old = dir_ref(ptree_get(&a->s->partitions, ptree_u64_key(p->id, key)));
     m->o = mem_zalloc(operation_size(o) + MORE_STAGES * sizeof o->stages[0]);
     object_assign(m->o, o, operation_size(o));
     m->o->object.refs = 1;
     m->o->object.kind = DIR_KIND_OPERATION;
+    m->by = by;
+}
+
+void moving_open_again(struct moving *m,
+                       struct apply *a,
+                       const struct dir_operation *o,
+                       const struct dir_partition *p)
+{
+    uint8_t key[8];
+    open_operation(m, a, o, initiator(a));
+    m->old = dir_ref(ptree_get(&a->s->partitions, ptree_u64_key(p->id, key)));
     m->like = mem_zalloc(sizeof *m->like);
     object_assign(m->like, p, sizeof *m->like);
     m->replica_count = p->replica_count;
     memcpy(m->replicas, p->replicas, p->replica_count * sizeof m->replicas[0]);
+}
+
+void moving_open(struct moving *m, struct apply *a, const struct dir_partition *p, const char *by)
+{
+    const struct dir_operation *o = operation_of_partition(a->s, p);
+    ASSERT(o != NULL);
+    moving_open_again(m, a, o, p);
     m->by = by;
 }
 
@@ -201,7 +223,14 @@ static void put_partition(struct moving *m, bool quiet)
 void moving_commit(struct moving *m, bool quiet)
 {
     m->o->revision = m->a->rev;
-    if (m->partition_changed) {
+    if (m->like->operation == m->o->id) {
+        m->like->moving = m->o->stage;
+    } else if (m->like->operation == 0) {
+        m->like->moving = 0;
+    }
+    if (m->parts) {
+        part_put(m);
+    } else if (m->partition_changed) {
         put_partition(m, quiet);
     }
     dir_unref(m->a->operation);
@@ -263,7 +292,7 @@ void moving_enter(struct moving *m, enum dir_stage stage)
     ASSERT(may_follow(m->o->stage, stage));
     changed(m, DIR_CHANGE_STAGE);
     note_stage(m->a, m->o, stage, m->by);
-    m->o->state = DIR_OPERATION_RUNNING;
+    m->o->state = stage == DIR_STAGE_QUEUED ? DIR_OPERATION_QUEUED : DIR_OPERATION_RUNNING;
     if (stage == DIR_STAGE_DONE) {
         end(m, DIR_OPERATION_DONE);
     }
@@ -286,7 +315,7 @@ static bool owe(struct moving *m, const struct dir_replica *r)
     if (n == NULL || n->is_static) {
         return false;
     }
-    duty_make(m->a, state_keyspace(m->a->s, m->like->keyspace), m->old, r);
+    duty_make(m->a, state_keyspace(m->a->s, m->like->keyspace), m->old, r, m->o->id);
     return true;
 }
 
@@ -294,7 +323,7 @@ static bool owe(struct moving *m, const struct dir_replica *r)
 static void forget(struct moving *m)
 {
     struct dir_operation *o = m->o;
-    o->joined = o->active = o->fenced = false;
+    o->joined = o->active = o->fenced = o->warm = false;
     o->from_position = o->validate_at = o->final_position = o->checksum = 0;
     o->joined_session = 0;
     o->source_says.has_values = o->source_says.passed = false;
@@ -306,6 +335,7 @@ static void forget_copy(struct moving *m, enum dir_stage stage)
     struct dir_operation *o = m->o;
     o->chunk = o->bytes_done = o->checksum_failures = o->applied_position = o->lag_bytes = 0;
     o->complete = false;
+    o->base_position = 0;
     if (stage < DIR_STAGE_COPY) {
         o->position = o->bytes_total = o->items_total = 0;
         memset(o->snapshot, 0, sizeof o->snapshot);
@@ -334,11 +364,14 @@ static void take_sessions(struct moving *m)
 
 void moving_back(struct moving *m, enum dir_stage stage, bool discard)
 {
-    if (m->o->attempt >= DIR_ATTEMPTS_MAX) {
+    if (m->o->attempt - m->o->first_attempt + 1 >= DIR_ATTEMPTS_MAX) {
         moving_abort(m, "attempts_exhausted", "every attempt that there may be has failed");
         return;
     }
     int at = moving_copy(m, m->o->destination);
+    if (discard && m->o->reverses != 0 && m->o->snapshot[0] == '\0') {
+        stage = DIR_STAGE_PREPARE; /* it began with the copy that is given up here */
+    }
     lift_fence(m);
     forget(m);
     m->o->attempt++;
@@ -359,6 +392,51 @@ void moving_attention(struct moving *m, const char *code, const char *detail)
     (void)snprintf(o->attention_code, sizeof o->attention_code, "%s", code);
     (void)snprintf(o->attention, sizeof o->attention, "%s", detail);
     o->attention_since_ms = m->a->s->time_ms;
+}
+
+void moving_calm(struct moving *m)
+{
+    struct dir_operation *o = m->o;
+    memset(o->attention_code, 0, sizeof o->attention_code);
+    memset(o->attention, 0, sizeof o->attention);
+    o->attention_since_ms = 0;
+}
+
+void moving_queue_again(struct moving *m, uint64_t source)
+{
+    struct dir_operation *o = m->o;
+    moving_calm(m);
+    forget(m);
+    forget_copy(m, DIR_STAGE_QUEUED);
+    o->free_bytes = o->validations = 0;
+    o->copy = o->source_session = o->destination_session = 0;
+    o->source = source;
+    memset(o->source_name, 0, sizeof o->source_name);
+    (void)snprintf(o->source_name, sizeof o->source_name, "%s",
+                   name_of(m->a, o->leaving != 0 ? o->leaving : source));
+    o->epoch_before = m->like->epoch;
+    o->first_attempt = ++o->attempt;
+    m->like->operation = o->id;
+    moving_enter(m, DIR_STAGE_QUEUED);
+}
+
+/* What it had settled to delete, and somebody kept. */
+void moving_cleanup_again(struct moving *m)
+{
+    struct dir_operation *o = m->o;
+    int at = moving_copy(m, o->leaving);
+    struct dir_replica r = {.node = o->leaving, .copy = o->leaving_copy};
+    moving_calm(m);
+    if (at >= 0 && m->replicas[at].copy == o->leaving_copy) {
+        copy_remove(m, at);
+        changed(m, DIR_CHANGE_ROLES);
+    }
+    note_stage(m->a, o, DIR_STAGE_CLEANUP, m->by);
+    o->state = DIR_OPERATION_RUNNING;
+    if (o->leaving_copy == 0 || !owe(m, &r)) {
+        note_stage(m->a, o, DIR_STAGE_DONE, m->by);
+        o->state = DIR_OPERATION_DONE;
+    }
 }
 
 void moving_abort(struct moving *m, const char *code, const char *detail)
@@ -395,8 +473,10 @@ void moving_cutover(struct moving *m, uint64_t start_position)
     m->replicas[0] = d;
     at = moving_copy(m, o->source);
     if (at >= 0) {
+        o->leaving_copy = m->replicas[at].copy;
         /* After a transfer it has all that counts: nothing came after the fence. */
         m->replicas[at].role = transfer && o->fenced ? DIR_ROLE_SYNC : DIR_ROLE_ASYNC;
+        m->replicas[0].asked = transfer ? d.asked : m->replicas[at].asked;
     }
     moving_enter(m, transfer ? DIR_STAGE_DONE : DIR_STAGE_WINDOW);
     changed(m, DIR_CHANGE_MOVE);
@@ -409,15 +489,59 @@ void moving_cutover(struct moving *m, uint64_t start_position)
     o->epoch_after = m->a->rev;
     forget(m);
     o->final_position = start_position;
+    m->parts = o->part.is_set;
+    o->reverse = !transfer && dir_policy_get(m->a->s, state_keyspace(m->a->s, o->keyspace),
+                                             DIR_POLICY_REVERSE_REPLICATION) != 0;
+}
+
+/* The row of the move back, which begins with the source's copy as its candidate. */
+static uint64_t begin_reverse(struct moving *m, const struct dir_replica *candidate)
+{
+    struct dir_operation *o = m->o;
+    struct dir_operation like = {
+        .kind = DIR_OPERATION_MOVE,
+        .source = o->destination,
+        .destination = o->source,
+        .leaving = o->destination,
+        .role = DIR_ROLE_PRIMARY,
+        .moves_primary = true,
+        .max_bytes_per_s = o->max_bytes_per_s,
+        .reverses = o->id,
+        .copy = candidate->copy,
+        .base_position = o->final_position,
+        .source_session = m->like->session,
+        .destination_session = view_node_by_id(m->a->s, o->source)->session,
+    };
+    struct dir_operation *back =
+        operation_new(m->a, m->old, &like, m->a->cmd->operation_verb->reason);
+    note_stage(m->a, back, DIR_STAGE_QUEUED, m->by);
+    note_stage(m->a, back, DIR_STAGE_CATCH_UP, m->by);
+    back->state = DIR_OPERATION_RUNNING;
+    budget_reverse(o, back);
+    return operation_put(m->a, back)->id;
+}
+
+void moving_reverse(struct moving *m)
+{
+    int at = moving_copy(m, m->o->source);
+    m->o->reversed_by = begin_reverse(m, &m->replicas[at]);
+    m->replicas[at].role = DIR_ROLE_JOINING;
+    m->like->operation = m->o->reversed_by;
+    moving_enter(m, DIR_STAGE_DONE);
+    m->like->moving = DIR_STAGE_CATCH_UP;
 }
 
 void moving_join(struct moving *m)
 {
     struct dir_operation *o = m->o;
-    m->replicas[moving_copy(m, o->destination)].role = o->role;
+    struct dir_replica *d = &m->replicas[moving_copy(m, o->destination)];
     int at = o->leaving != 0 ? moving_copy(m, o->leaving) : -1;
+    d->role = o->role;
+    d->asked = at >= 0 ? m->replicas[at].asked
+                       : o->kind == DIR_OPERATION_ADD_REPLICA && o->class_of == DIR_CLASS_OPERATOR;
     bool owed = at >= 0 && owe(m, &m->replicas[at]);
     if (at >= 0) {
+        o->leaving_copy = m->replicas[at].copy;
         copy_remove(m, at);
     }
     o->epoch_after = m->like->epoch;
@@ -432,10 +556,14 @@ void moving_cleanup(struct moving *m)
 {
     int at = moving_copy(m, m->o->leaving);
     bool owed = at >= 0 && owe(m, &m->replicas[at]);
+    /* Of a node that is away the duty alone is left: it may never come back for it. */
+    bool waits = owed && (m->o->kind != DIR_OPERATION_REMOVE_REPLICA ||
+                          view_node_is_live(view_node_by_id(m->a->s, m->o->leaving)));
     if (at >= 0) {
+        m->o->leaving_copy = m->replicas[at].copy;
         copy_remove(m, at);
     }
-    moving_enter(m, owed ? DIR_STAGE_CLEANUP : DIR_STAGE_DONE);
+    moving_enter(m, waits ? DIR_STAGE_CLEANUP : DIR_STAGE_DONE);
     /* From here on only the duty is left, and another operation may have the partition. */
     m->like->operation = 0;
     changed(m, DIR_CHANGE_ROLES);
@@ -451,18 +579,16 @@ void operation_cleaned(struct apply *a,
                        uint64_t old_epoch_writes,
                        uint64_t deleted_bytes)
 {
-    struct moving m = {.a = a, .by = "directory"};
-    m.o = mem_zalloc(operation_size(o) + MORE_STAGES * sizeof o->stages[0]);
-    object_assign(m.o, o, operation_size(o));
-    m.o->object.refs = 1;
-    m.o->object.kind = DIR_KIND_OPERATION;
-    m.o->old_epoch_writes = old_epoch_writes;
+    struct moving m;
+    bool bad = old_epoch_writes > o->old_epoch_writes; /* more than somebody knows of */
+    open_operation(&m, a, o, "directory");
+    m.o->old_epoch_writes = bad ? old_epoch_writes : o->old_epoch_writes;
     m.o->deleted_bytes = deleted_bytes;
     m.o->revision = a->rev;
-    if (old_epoch_writes > 0) {
+    if (bad) {
         moving_attention(&m, "old_epoch_writes", "the source took writes of before the cutover");
     }
-    note_stage(a, m.o, old_epoch_writes > 0 ? DIR_STAGE_FAILED : DIR_STAGE_DONE, "directory");
-    m.o->state = old_epoch_writes > 0 ? DIR_OPERATION_FAILED : DIR_OPERATION_DONE;
+    note_stage(a, m.o, bad ? DIR_STAGE_FAILED : DIR_STAGE_DONE, "directory");
+    m.o->state = bad ? DIR_OPERATION_FAILED : DIR_OPERATION_DONE;
     (void)operation_put(a, m.o);
 }

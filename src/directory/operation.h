@@ -18,11 +18,18 @@ struct moving {
     struct dir_replica replicas[DIR_REPLICAS_MAX];
     uint8_t replica_count;
     bool partition_changed;
-    const char *by; /* whose doing the stages are */
+    bool parts;        /* this command's cutover leaves new partitions behind */
+    bool quiet_source; /* routers hear of the source's from somebody else */
+    const char *by;    /* whose doing the stages are */
 };
 
 /* The partition's operation; it must have one. */
 void moving_open(struct moving *m, struct apply *a, const struct dir_partition *p, const char *by);
+/* Of one that has ended, on a partition that it does not hold (any more). */
+void moving_open_again(struct moving *m,
+                       struct apply *a,
+                       const struct dir_operation *o,
+                       const struct dir_partition *p);
 /* Puts what changed. `quiet`: routers and counts are told by somebody who goes on changing the
  * partition. */
 void moving_commit(struct moving *m, bool quiet);
@@ -48,10 +55,30 @@ void moving_again(struct moving *m);
 void moving_cutover(struct moving *m, uint64_t start_position);
 /* D counts, and who leaves is gone. No authority changes hands. */
 void moving_join(struct moving *m);
+/* In WINDOW: done, and a move back begins with the source's copy. */
+void moving_reverse(struct moving *m);
 /* The source's copy is not needed any more. */
 void moving_cleanup(struct moving *m);
 void moving_attention(struct moving *m, const char *code, const char *detail);
 void moving_fail(struct moving *m, const char *code, const char *detail);
+/* Nobody is needed any more. */
+void moving_calm(struct moving *m);
+/* Aborted: another attempt from the beginning, with this source. It holds the partition again. */
+void moving_queue_again(struct moving *m, uint64_t source);
+/* Failed after its cutover: what it was to delete goes after all. */
+void moving_cleanup_again(struct moving *m);
+
+/* What a start asks for, or an operation that is to be tried again. */
+struct operation_request {
+    uint32_t kind, role;
+    const struct dir_node *from, *to, *owner; /* or NULL */
+    int from_at, to_at;                       /* their copies, or -1 */
+    struct dir_part part;                     /* if set */
+};
+/* Fills in `owner` and the copies, and says whether all of it fits the partition as it is. */
+enum err_code
+operation_check(struct apply *a, struct dir_partition *p, struct operation_request *r) MUST_CHECK;
+enum err_code operation_retry(struct apply *a, const struct dir_operation *o) MUST_CHECK;
 
 /* A new row in QUEUED that holds the partition. */
 struct dir_operation *operation_queue(struct apply *a,
@@ -68,6 +95,19 @@ void operation_cleaned(struct apply *a,
                        const struct dir_operation *o,
                        uint64_t old_epoch_writes,
                        uint64_t deleted_bytes);
+
+/* --- operation_part.c: moves of a part --- */
+
+/* The range that a start names, within p. Absent bounds are p's own. */
+enum err_code
+part_read(struct apply *a, const struct dir_partition *p, struct dir_part *out) MUST_CHECK;
+/* Instead of the partition, the parts that it comes to: D's, and what S keeps. */
+void part_put(struct moving *m);
+/* The bounds of what a stage is about: the part's, or the partition's. */
+bool part_bounds(const struct dir_operation *o,
+                 const struct dir_partition *p,
+                 struct slice *ret_start,
+                 struct slice *ret_end);
 
 /* --- check_operation.c: what is wrong, or NULL --- */
 const char *check_partition_operation(const struct dir_view *v, const struct dir_partition *p);
@@ -91,6 +131,8 @@ void operation_regranted(struct apply *a, const struct dir_partition *p);
 bool operation_forward(struct apply *a, const struct dir_partition *p);
 /* The primary lapsed and nobody follows. */
 void operation_stranded(struct apply *a, const struct dir_partition *p);
+/* The node is removed: what is queued to move to it has nowhere to go. */
+void operation_unreachable(struct apply *a, const struct dir_node *n);
 /* Before anybody else gets p, and before a node of it is removed. */
 void operation_dropped(struct apply *a, const struct dir_partition *p, const char *code);
 

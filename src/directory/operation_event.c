@@ -7,6 +7,25 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+static bool is_open(const struct dir_operation *o)
+{
+    return o != NULL && (o->state == DIR_OPERATION_QUEUED || o->state == DIR_OPERATION_RUNNING);
+}
+
+/* What a person is asked for while nobody has the authority; until somebody has. */
+static const char *lapsed_code(const struct dir_operation *o)
+{
+    return o->stage < DIR_STAGE_JOIN ? "source_lapsed" : "destination_lapsed";
+}
+
+/* Nobody is needed for this any more. */
+static void calm(struct moving *m, const char *code)
+{
+    if (strcmp(m->o->attention_code, code) == 0) {
+        moving_calm(m);
+    }
+}
+
 /* A source that had lapsed is granted the partition anew: that is its new attempt. */
 static bool
 concerns(const struct dir_operation *o, const struct dir_partition *p, const struct dir_node *n)
@@ -70,12 +89,17 @@ void operation_regranted(struct apply *a, const struct dir_partition *p)
 {
     struct moving m;
     const struct dir_operation *o = operation_of_partition(a->s, p);
-    if (o == NULL || o->state != DIR_OPERATION_RUNNING) {
+    if (!is_open(o)) {
         return;
     }
     const struct dir_node *s = view_node_by_id(a->s, o->source);
     moving_open(&m, a, p, s != NULL ? s->name : "directory");
-    if (moving_in(&m, DIR_STAGE_PREPARE, DIR_STAGE_CUTOVER)) {
+    calm(&m, lapsed_code(o));
+    if (moving_in(&m, DIR_STAGE_PREPARE, DIR_STAGE_CUTOVER) && o->stage_revision == a->rev) {
+        /* Its registration, in this very command, was the new attempt. */
+        m.o->source_session = s->session;
+        m.o->epoch_before = a->rev;
+    } else if (moving_in(&m, DIR_STAGE_PREPARE, DIR_STAGE_CUTOVER)) {
         bool late = o->stage >= DIR_STAGE_DUAL_WRITE;
         m.like->session = s->session; /* as the grant that follows will have it */
         m.like->state = DIR_ACTIVE;
@@ -110,6 +134,7 @@ bool operation_forward(struct apply *a, const struct dir_partition *p)
         moving_enter(&m, DIR_STAGE_CUTOVER);
     }
     moving_cutover(&m, o->final_position);
+    m.quiet_source = true; /* what it keeps goes elsewhere at once */
     moving_commit(&m, false);
     return true;
 }
@@ -118,12 +143,37 @@ void operation_stranded(struct apply *a, const struct dir_partition *p)
 {
     struct moving m;
     const struct dir_operation *o = operation_of_partition(a->s, p);
-    if (o != NULL && o->state == DIR_OPERATION_RUNNING && o->joined) {
+    if (is_open(o)) {
         moving_open(&m, a, p, "directory");
-        moving_attention(&m, "source_lapsed",
-                         "the source has lapsed before the copies were compared: wait for it, or "
-                         "promote the candidate");
+        moving_attention(&m, lapsed_code(o),
+                         o->joined ? "the source has lapsed before the copies were compared: wait "
+                                     "for it, or promote the candidate"
+                                   : "whoever had the authority has lapsed, and nobody can follow");
         moving_commit(&m, true);
+    }
+}
+
+void operation_unreachable(struct apply *a, const struct dir_node *n)
+{
+    const struct dir_operation *o;
+    struct ptree_iter it;
+    uint8_t key[8];
+    for (uint64_t from = 0;; from = o->id + 1) {
+        ptree_seek(&a->s->operations, ptree_u64_key(from, key), &it);
+        while ((o = ptree_iter_get(&it, NULL)) != NULL &&
+               (o->state != DIR_OPERATION_QUEUED || o->destination != n->id)) {
+            ptree_iter_next(&it);
+        }
+        if (o == NULL) {
+            return;
+        }
+        const struct dir_partition *p =
+            ptree_get(&a->s->partitions, ptree_u64_key(o->partition, key));
+        struct moving m;
+        moving_open(&m, a, p, "directory");
+        moving_abort(&m, "node_removed", "the destination was removed");
+        moving_commit(&m, false);
+        o = a->operation;
     }
 }
 
@@ -199,12 +249,27 @@ static enum err_code
 finish_validation(struct apply *a, const struct dir_operation *o, const struct dir_partition *p)
 {
     struct moving m;
-    if (o->stage != DIR_STAGE_WINDOW || p == NULL || !partition_has_primary(p) ||
-        a->cmd->operation_verb->back) {
+    bool back = a->cmd->operation_verb->back;
+    if (back && o->reversed_by != 0) {
+        return ERR_OK; /* asked for again */
+    }
+    if (o->stage != DIR_STAGE_WINDOW || p == NULL || !partition_has_primary(p)) {
         return err_set(&a->err, ERR_STALE_REPORT, "its validation window can't be ended now");
     }
+    if (back && !view_node_is_live(view_node_by_id(a->s, o->source))) {
+        return err_set(&a->err, ERR_NO_DESTINATION, "\"%s\" has no session", o->source_name);
+    }
     moving_open(&m, a, p, a->cmd->principal[0] != '\0' ? a->cmd->principal : "directory");
-    moving_cleanup(&m);
+    if (back && moving_copy(&m, o->source) < 0) {
+        moving_drop(&m);
+        return err_set(&a->err, ERR_NO_DESTINATION, "\"%s\" has no copy", o->source_name);
+    }
+    calm(&m, "window_open");
+    if (back) {
+        moving_reverse(&m);
+    } else {
+        moving_cleanup(&m);
+    }
     moving_commit(&m, false);
     return ERR_OK;
 }
@@ -253,6 +318,7 @@ enum err_code apply_operation_verb(struct apply *a)
     case CADASTRE__OPERATION_VERB_KIND__PROMOTE_CANDIDATE:
         return promote(a, o, p);
     case CADASTRE__OPERATION_VERB_KIND__RETRY:
+        return operation_retry(a, o);
     case _CADASTRE__OPERATION_VERB_KIND_IS_INT_SIZE:
         break;
     }
@@ -267,6 +333,7 @@ static void window_over(struct moving *m)
     const struct dir_node *s = view_node_by_id(m->a->s, o->source);
     bool quiet = o->source_says.has_values && o->open_operations == 0 && o->stale_reads == 0;
     if (quiet || !view_node_is_live(s)) {
+        calm(m, "window_open");
         moving_cleanup(m);
     } else {
         moving_attention(m, "window_open", "the source still has operations or reads of before");

@@ -5,11 +5,12 @@
 #include "directory/operation.h"
 
 #include "base/assert.h"
+#include "directory/policy.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { CHECKSUM_FAILURES_MAX = 100, CHECKS_MAX = 64 };
+enum { CHECKS_MAX = 64 };
 
 struct report {
     const Cadastre__OperationReport *m;
@@ -50,7 +51,33 @@ static struct dir_evidence *evidence(struct moving *m, const struct report *r)
     return r->is_source ? &m->o->source_says : &m->o->destination_says;
 }
 
+static const struct dir_keyspace *keyspace_of(const struct moving *m)
+{
+    return state_keyspace(m->a->s, m->o->keyspace);
+}
+
+static uint64_t policy_of(const struct moving *m, enum dir_policy_value which)
+{
+    return dir_policy_get(m->a->s, keyspace_of(m), which);
+}
+
 /* --- one stage each: ERR_OK, or a refusal that changed nothing --- */
+
+/* The first check that the policy requires and the report does not have, or NULL. */
+static const char *missing_check(const struct moving *m, const Cadastre__OperationReport *in)
+{
+    const struct dir_policy *rules = &keyspace_of(m)->rules;
+    for (uint32_t i = 0; i < rules->check_count; i++) {
+        size_t at = 0;
+        while (at < in->n_checks && strcmp(in->checks[at]->name, rules->checks[i]) != 0) {
+            at++;
+        }
+        if (at == in->n_checks) {
+            return rules->checks[i];
+        }
+    }
+    return NULL;
+}
 
 static enum err_code on_prepare(struct moving *m, const struct report *r)
 {
@@ -69,7 +96,13 @@ static enum err_code on_prepare(struct moving *m, const struct report *r)
         return missing(m->a, "/ready");
     }
     m->o->free_bytes = in->free_bytes;
-    if (in->ready) {
+    if (!in->ready) {
+        return ERR_OK;
+    }
+    const char *check = missing_check(m, in);
+    if (check != NULL) {
+        moving_abort(m, "prepare_check_failed", check);
+    } else {
         moving_enter(m, DIR_STAGE_SNAPSHOT);
     }
     return ERR_OK;
@@ -88,9 +121,14 @@ static enum err_code on_snapshot(struct moving *m, const struct report *r)
     o->position = in->position;
     o->bytes_total = in->bytes_total;
     o->items_total = in->items_total;
-    if (o->bytes_total > o->free_bytes || o->bytes_total / 5 > o->free_bytes - o->bytes_total) {
-        moving_abort(m, "insufficient_headroom",
-                     "the destination has less than 1.2 times the size");
+    uint64_t needed = dir_policy_space(m->a->s, keyspace_of(m), o->bytes_total);
+    if (needed > o->free_bytes) {
+        char detail[DIR_TEXT_MAX];
+        (void)snprintf(detail, sizeof detail,
+                       "the destination has %" PRIu64 " bytes free, and a copy of %" PRIu64
+                       " needs %" PRIu64,
+                       o->free_bytes, o->bytes_total, needed);
+        moving_abort(m, "insufficient_headroom", detail);
         return ERR_OK;
     }
     moving_enter(m, DIR_STAGE_COPY);
@@ -101,13 +139,17 @@ static enum err_code on_copy(struct moving *m, const struct report *r)
 {
     const Cadastre__OperationReport *in = r->m;
     struct dir_operation *o = m->o;
+    if (in->gap) { /* the source has that snapshot no more */
+        moving_back(m, DIR_STAGE_SNAPSHOT, true);
+        return ERR_OK;
+    }
     if (!gave(r, DIR_REPORT_CHUNK | DIR_REPORT_BYTES_DONE)) {
         return missing(m->a, "/chunk");
     }
     o->chunk = in->chunk;
     o->bytes_done = in->bytes_done;
     o->checksum_failures = in->checksum_failures;
-    if (o->checksum_failures > CHECKSUM_FAILURES_MAX) {
+    if (o->checksum_failures > policy_of(m, DIR_POLICY_MAX_CHECKSUM_FAILURES)) {
         moving_abort(m, "checksum_failures", "too many chunks arrived damaged");
     } else if (gave(r, DIR_REPORT_COMPLETE) && in->complete) {
         o->complete = true;
@@ -129,7 +171,7 @@ static enum err_code on_catch_up(struct moving *m, const struct report *r)
     }
     o->applied_position = in->applied_position;
     o->lag_bytes = in->lag_bytes;
-    if (o->lag_bytes <= m->a->s->settings.cutover_lag_bytes) {
+    if (o->lag_bytes <= policy_of(m, DIR_POLICY_CUTOVER_LAG_BYTES)) {
         moving_enter(m, DIR_STAGE_DUAL_WRITE);
     }
     return ERR_OK;
@@ -195,9 +237,11 @@ static void compare(struct moving *m)
     struct dir_operation *o = m->o;
     if (!sides_agree(o) && o->validations == 0) {
         o->validations++;
-        moving_back(m, DIR_STAGE_COPY, true);
+        moving_back(m, DIR_STAGE_COPY, true); /* or PREPARE, when there is no snapshot yet */
     } else if (!sides_agree(o)) {
         moving_abort(m, "validation_mismatch", "the two copies differ, twice");
+    } else if (o->moves_primary && !o->warm && policy_of(m, DIR_POLICY_REQUIRE_WARM) != 0) {
+        return; /* before the fence: writes do not wait for a cache */
     } else if (o->moves_primary) {
         moving_enter(m, DIR_STAGE_FENCE);
     } else {
@@ -205,15 +249,32 @@ static void compare(struct moving *m)
     }
 }
 
+/* The sums were there before. */
+static enum err_code warmed(struct moving *m)
+{
+    if (m->o->source_says.has_values) {
+        compare(m);
+    }
+    return ERR_OK;
+}
+
 static enum err_code on_validate(struct moving *m, const struct report *r)
 {
     const Cadastre__OperationReport *in = r->m;
     struct dir_operation *o = m->o;
     struct dir_evidence *e = evidence(m, r);
+    if (in->passed && gave(r, DIR_REPORT_AT_POSITION) && in->at_position < o->validate_at) {
+        /* Of one that was named before: each that counts moves the next further away. */
+        return stale(m->a, "the position that is to be validated has not been passed");
+    }
     if (in->passed) {
         name_position(m, gave(r, DIR_REPORT_AT_POSITION) ? in->at_position : 0);
         moving_again(m);
         return ERR_OK;
+    }
+    bool only_warm = !r->is_source && in->warm && e->has_values && !gave(r, DIR_REPORT_CHECKSUM);
+    if (only_warm) {
+        return warmed(m);
     }
     if (!gave(r, DIR_REPORT_AT_POSITION | DIR_REPORT_ITEMS | DIR_REPORT_CHECKSUM)) {
         return missing(m->a, "/at_position");
@@ -422,6 +483,7 @@ enum err_code apply_operation_report(struct apply *a)
     said->session = r.m->session;
     said->seq = r.m->seq;
     said->digest = r.digest;
+    m.o->warm = m.o->warm || (!r.is_source && r.m->warm);
     code = reports[o->stage].fn(&m, &r);
     if (code != ERR_OK) {
         moving_drop(&m);

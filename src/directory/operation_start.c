@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How operations begin: asked for, then admitted. */
-#include "directory/operation.h"
+#include "directory/budget_internal.h"
 
 #include "base/assert.h"
+#include "directory/repair.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-
-/* The nodes and copies that a start names. */
-struct request {
-    const struct dir_node *from, *to, *owner;
-    int from_at, to_at; /* their copies, or -1 */
-};
 
 static enum err_code
 find_node(struct apply *a, const char *name, const char *pointer, const struct dir_node **ret)
@@ -25,16 +20,15 @@ find_node(struct apply *a, const char *name, const char *pointer, const struct d
                         : err_set_at(&a->err, ERR_NODE_NOT_FOUND, pointer, "there is no such node");
 }
 
-static enum err_code find_request(struct apply *a, const struct dir_partition *p, struct request *r)
+static enum err_code find_request(struct apply *a, struct operation_request *r)
 {
     const Cadastre__OperationStart *m = a->cmd->operation_start;
     enum err_code code = find_node(a, m->from, "/from", &r->from);
     if (code == ERR_OK) {
         code = find_node(a, m->to, "/to", &r->to);
     }
-    r->owner = view_primary(a->s, p);
-    r->from_at = r->from != NULL ? partition_copy_on(p, r->from->id) : -1;
-    r->to_at = r->to != NULL ? partition_copy_on(p, r->to->id) : -1;
+    r->kind = m->kind;
+    r->role = m->role;
     return code;
 }
 
@@ -43,6 +37,7 @@ enum err_code operation_check_free(struct apply *a, struct dir_partition *p)
     if (p->operation == 0) {
         return ERR_OK;
     }
+    dir_unref(a->operation); /* the one that is to be tried again */
     a->operation =
         dir_ref(ptree_get(&a->s->operations, ptree_u64_key(p->operation, (uint8_t[8]){0})));
     return err_set(&a->err, ERR_PARTITION_BUSY, "operation %" PRIu64 " holds partition %" PRIu64,
@@ -51,7 +46,7 @@ enum err_code operation_check_free(struct apply *a, struct dir_partition *p)
 
 /* A node that is to get a copy. */
 static enum err_code
-check_receiver(struct apply *a, const struct dir_partition *p, const struct request *r)
+check_receiver(struct apply *a, const struct dir_partition *p, const struct operation_request *r)
 {
     const char *why = NULL;
     if (r->to == NULL) {
@@ -79,7 +74,7 @@ check_receiver(struct apply *a, const struct dir_partition *p, const struct requ
 }
 
 static enum err_code
-check_transfer(struct apply *a, const struct dir_partition *p, const struct request *r)
+check_transfer(struct apply *a, const struct dir_partition *p, const struct operation_request *r)
 {
     if (r->to_at <= 0 || p->replicas[r->to_at].role != DIR_ROLE_SYNC || !view_node_is_live(r->to)) {
         return err_set_at(&a->err, ERR_NO_DESTINATION, "/to",
@@ -98,7 +93,7 @@ static uint32_t count_role(const struct dir_partition *p, enum dir_role role)
 }
 
 static enum err_code
-check_removal(struct apply *a, const struct dir_partition *p, const struct request *r)
+check_removal(struct apply *a, const struct dir_partition *p, const struct operation_request *r)
 {
     const struct dir_keyspace *ks = state_keyspace(a->s, p->keyspace);
     if (r->from_at < 0) {
@@ -115,10 +110,10 @@ check_removal(struct apply *a, const struct dir_partition *p, const struct reque
     return ERR_OK;
 }
 
-static enum err_code check_kind(struct apply *a, struct dir_partition *p, const struct request *r)
+static enum err_code
+check_kind(struct apply *a, struct dir_partition *p, const struct operation_request *r)
 {
-    const Cadastre__OperationStart *m = a->cmd->operation_start;
-    switch (m->kind) {
+    switch (r->kind) {
     case DIR_OPERATION_MOVE:
         if (r->from != NULL && r->from_at < 0) {
             apply_show_present(a, p);
@@ -127,7 +122,7 @@ static enum err_code check_kind(struct apply *a, struct dir_partition *p, const 
         }
         return check_receiver(a, p, r);
     case DIR_OPERATION_ADD_REPLICA:
-        if (m->role != DIR_ROLE_SYNC && m->role != DIR_ROLE_ASYNC) {
+        if (r->role != DIR_ROLE_SYNC && r->role != DIR_ROLE_ASYNC) {
             return err_set_at(&a->err, ERR_INVALID_REQUEST, "/role", "it is sync or async");
         }
         return check_receiver(a, p, r);
@@ -140,26 +135,27 @@ static enum err_code check_kind(struct apply *a, struct dir_partition *p, const 
     }
 }
 
-static enum err_code check_start(struct apply *a, struct dir_partition *p, struct request *r)
+/* What a leader proposes unasked is still as it saw it. */
+static enum err_code
+check_class(struct apply *a, const struct dir_partition *p, const struct operation_request *r)
 {
     const Cadastre__OperationStart *m = a->cmd->operation_start;
-    if (m->reason[0] != '\0' && !valid_text(m->reason, DIR_TEXT_MAX)) {
-        return err_set_at(&a->err, ERR_INVALID_REQUEST, "/reason",
-                          "a reason is a text of at most %d bytes", DIR_TEXT_MAX);
+    const struct dir_node *leaving = r->from != NULL ? r->from : r->owner;
+    if (m->class_ == DIR_CLASS_DRAIN && leaving->scheduling != DIR_DRAINING) {
+        return err_set(&a->err, ERR_NO_DESTINATION, "\"%s\" does not drain", leaving->name);
     }
-    if (m->has_range) {
-        return err_set_at(&a->err, ERR_NEEDS_STAGED_MOVE, "/range", "split the partition first");
+    if (m->class_ > DIR_CLASS_DRAIN && m->kind == DIR_OPERATION_ADD_REPLICA &&
+        !repair_is_short(a->s, state_keyspace(a->s, p->keyspace), p, (uint8_t)m->role)) {
+        return err_set(&a->err, ERR_NO_DESTINATION, "the partition has enough copies");
     }
-    enum err_code code = apply_expect_epoch(a, p, m->has_expect_epoch, m->expect_epoch);
-    if (code == ERR_OK) {
-        code = find_request(a, p, r);
-    }
-    if (code == ERR_OK) {
-        code = operation_check_free(a, p);
-    }
-    if (code != ERR_OK) {
-        return code;
-    }
+    return ERR_OK;
+}
+
+enum err_code operation_check(struct apply *a, struct dir_partition *p, struct operation_request *r)
+{
+    r->owner = view_primary(a->s, p);
+    r->from_at = r->from != NULL ? partition_copy_on(p, r->from->id) : -1;
+    r->to_at = r->to != NULL ? partition_copy_on(p, r->to->id) : -1;
     if (r->owner == NULL) {
         apply_show_present(a, p);
         return err_set(&a->err, ERR_NOT_OWNER, "partition %" PRIu64 " has no primary at present",
@@ -170,13 +166,44 @@ static enum err_code check_start(struct apply *a, struct dir_partition *p, struc
                        "a static node has no agent that could copy data; a partition that holds "
                        "none can be moved with \"empty\":true");
     }
+    if (r->part.is_set && (r->kind != DIR_OPERATION_MOVE || (r->from != NULL && r->from_at != 0))) {
+        return err_set_at(&a->err, ERR_INVALID_REQUEST, "/range",
+                          "only of the primary's copy can a part be moved");
+    }
     return check_kind(a, p, r);
+}
+
+static enum err_code
+check_start(struct apply *a, struct dir_partition *p, struct operation_request *r)
+{
+    const Cadastre__OperationStart *m = a->cmd->operation_start;
+    if (m->reason[0] != '\0' && !valid_text(m->reason, DIR_TEXT_MAX)) {
+        return err_set_at(&a->err, ERR_INVALID_REQUEST, "/reason",
+                          "a reason is a text of at most %d bytes", DIR_TEXT_MAX);
+    }
+    enum err_code code = budget_check_start(a);
+    if (code == ERR_OK) {
+        code = apply_expect_epoch(a, p, m->has_expect_epoch, m->expect_epoch);
+    }
+    if (code == ERR_OK) {
+        code = find_request(a, r);
+    }
+    if (code == ERR_OK) {
+        code = operation_check_free(a, p);
+    }
+    if (code == ERR_OK && m->has_range) {
+        code = part_read(a, p, &r->part);
+    }
+    if (code == ERR_OK) {
+        code = operation_check(a, p, r);
+    }
+    return code == ERR_OK ? check_class(a, p, r) : code;
 }
 
 /* The row as it begins. A move from another copy than the primary's has the primary as its source.
  */
 static struct dir_operation
-describe(const struct apply *a, const struct dir_partition *p, const struct request *r)
+describe(const struct apply *a, const struct dir_partition *p, const struct operation_request *r)
 {
     const Cadastre__OperationStart *m = a->cmd->operation_start;
     struct dir_operation like = {
@@ -184,7 +211,12 @@ describe(const struct apply *a, const struct dir_partition *p, const struct requ
         .source = r->owner->id,
         .destination = r->to != NULL ? r->to->id : 0,
         .max_bytes_per_s = m->max_bytes_per_s,
+        .has_size = m->has_size_bytes,
+        .size_bytes = m->has_size_bytes ? m->size_bytes : 0,
+        .has_live = m->has_live_bytes_per_s,
+        .live_bytes_per_s = m->has_live_bytes_per_s ? m->live_bytes_per_s : 0,
         .class_of = m->class_,
+        .part = r->part,
     };
     bool from_primary = r->from == NULL || r->from == r->owner;
     if (m->kind == DIR_OPERATION_MOVE || m->kind == DIR_OPERATION_TRANSFER) {
@@ -204,6 +236,7 @@ static void begin(struct moving *m)
 {
     struct dir_operation *o = m->o;
     m->o->epoch_before = m->like->epoch;
+    budget_reserve(m->a->s, m->o);
     if (o->kind == DIR_OPERATION_REMOVE_REPLICA) {
         moving_cleanup(m);
         return;
@@ -226,7 +259,7 @@ enum err_code apply_operation_start(struct apply *a)
 {
     const Cadastre__OperationStart *m = a->cmd->operation_start;
     struct dir_partition *p;
-    struct request r = {.from_at = -1, .to_at = -1};
+    struct operation_request r = {0};
     enum err_code code = apply_find_partition(a, m->partition, &p);
     if (code == ERR_OK) {
         code = check_start(a, p, &r);
@@ -238,6 +271,7 @@ enum err_code apply_operation_start(struct apply *a)
     struct dir_operation *o = operation_queue(a, p, &like, m->reason);
     struct dir_partition *now = partition_copy(p);
     now->operation = o->id;
+    now->moving = o->stage;
     now->mod_revision = a->rev;
     now->cause = DIR_CHANGE_STAGE;
     a->kind = DIR_CHANGE_STAGE;
@@ -247,26 +281,12 @@ enum err_code apply_operation_start(struct apply *a)
     return ERR_OK;
 }
 
-/* A copy that has to be deleted first would be mixed up with the new one. */
-static bool owes_for(const struct dir_view *s, uint64_t node, uint64_t partition)
+const char *operation_not_yet(const struct dir_view *v,
+                              const struct dir_operation *o,
+                              const struct dir_partition *p)
 {
-    const struct dir_duty *d;
-    struct ptree_iter it;
-    uint8_t key[16];
-    for (ptree_seek(&s->duties_by_node, state_pair_key(node, 0, key), &it);
-         (d = ptree_iter_get(&it, NULL)) != NULL && d->node == node; ptree_iter_next(&it)) {
-        if (d->partition == partition) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static const char *
-why_not_yet(const struct apply *a, const struct dir_operation *o, const struct dir_partition *p)
-{
-    const struct dir_node *s = view_primary(a->s, p);
-    const struct dir_node *d = o->destination != 0 ? view_node_by_id(a->s, o->destination) : NULL;
+    const struct dir_node *s = view_primary(v, p);
+    const struct dir_node *d = o->destination != 0 ? view_node_by_id(v, o->destination) : NULL;
     if (s == NULL || s->id != o->source || s->session != p->session || !view_node_is_live(s)) {
         return "its source has no session";
     }
@@ -284,8 +304,8 @@ why_not_yet(const struct apply *a, const struct dir_operation *o, const struct d
                                           : at >= 0) {
         return "its destination has another copy than when it was asked for";
     }
-    return owes_for(a->s, d->id, p->id) ? "its destination has to delete an older copy first"
-                                        : NULL;
+    return duty_is_owed(v, d->id, p->id) ? "its destination has to delete an older copy first"
+                                         : NULL;
 }
 
 enum err_code apply_operation_admit(struct apply *a)
@@ -301,9 +321,9 @@ enum err_code apply_operation_admit(struct apply *a)
     if (o->state != DIR_OPERATION_QUEUED || o->attempt != m->attempt || p == NULL) {
         return ERR_OK; /* it has moved on */
     }
-    const char *why = why_not_yet(a, o, p);
-    if (why != NULL) {
-        return err_set(&a->err, ERR_NO_DESTINATION, "not yet: %s", why);
+    struct dir_waiting w;
+    if (dir_budget_waits(a->s, o, &w)) {
+        return err_set(&a->err, w.code, "not yet: %s", w.detail);
     }
     struct moving moving;
     moving_open(&moving, a, p, "directory");

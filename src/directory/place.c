@@ -250,11 +250,13 @@ uint8_t placer_pick(struct placer *p,
     bool refilled;
     uint8_t n = take(p, copies, taken, &refilled);
     for (uint8_t i = 0; i < n; i++) {
-        out[i].node = p->candidates[taken[i]].node;
-        out[i].copy = p->a->rev;
-        out[i].role = i == 0                   ? DIR_ROLE_PRIMARY
-                      : i <= ks->sync_replicas ? DIR_ROLE_SYNC
-                                               : DIR_ROLE_ASYNC;
+        out[i] = (struct dir_replica){
+            .node = p->candidates[taken[i]].node,
+            .copy = p->a->rev,
+            .role = i == 0                   ? DIR_ROLE_PRIMARY
+                    : i <= ks->sync_replicas ? DIR_ROLE_SYNC
+                                             : DIR_ROLE_ASYNC,
+        };
     }
     give_back(p, taken, n, refilled);
     return n;

@@ -103,6 +103,8 @@ static void image_fill(struct image *image, const struct dir_route *r)
     m->parents = parents_of(p);
     m->created = p->created;
     m->owner_since_ms = p->owner_since_ms;
+    m->operation = p->operation;
+    m->moving = p->moving;
     m->n_replicas = p->replica_count;
     m->replicas = image->pointers;
     for (uint8_t i = 0; i < p->replica_count; i++) {
@@ -203,7 +205,9 @@ static bool is_route_image(const Cadastre__RouteImage *m)
 {
     return strlen(m->keyspace) <= DIR_NAME_MAX && m->start.len <= DIR_ROUTING_KEY_MAX &&
            m->end.len <= DIR_ROUTING_KEY_MAX && m->n_replicas <= DIR_REPLICAS_MAX &&
-           m->n_parents <= DIR_PARENTS_MAX && m->state >= DIR_ACTIVE && m->state <= DIR_UNAVAILABLE;
+           m->n_parents <= DIR_PARENTS_MAX && m->state >= DIR_ACTIVE &&
+           m->state <= DIR_UNAVAILABLE && m->moving <= DIR_STAGE_FAILED &&
+           (m->operation == 0) == (m->moving == 0);
 }
 
 static enum err_code
@@ -223,6 +227,8 @@ decode_route(struct dir_route *r, const Cadastre__RouteImage *m, uint64_t keyspa
         .rate_limit = m->rate_limit,
         .created = m->created,
         .owner_since_ms = m->owner_since_ms,
+        .operation = m->operation,
+        .moving = (uint8_t)m->moving,
     };
     for (size_t i = 0; i < m->n_replicas; i++) {
         uint32_t role = m->replicas[i]->role;

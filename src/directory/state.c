@@ -4,7 +4,7 @@
  * one of them. */
 #include "base/assert.h"
 #include "base/mem.h"
-#include "directory/internal.h"
+#include "directory/budget_internal.h"
 
 #include <stdatomic.h>
 
@@ -22,6 +22,8 @@ void state_init(struct dir_view *s)
     s->settings.fence_max_ms = 30000;
     s->settings.validation_window_ms = 600000;
     s->settings.cutover_lag_bytes = 1 << 20;
+    s->settings.recovery_delay_ms = 300000;
+    dir_budget_defaults(&s->settings.budgets);
     hash128_add(&s->hash, state_scalar_hash(s));
 }
 
@@ -253,6 +255,22 @@ static void *duty_remove(struct dir_view *s, const struct dir_duty *d)
     return ptree_remove(&s->duties, ptree_u64_key(d->id, key));
 }
 
+static void *operation_put(struct dir_view *s, struct dir_operation *o)
+{
+    uint8_t key[8];
+    struct dir_operation *old = ptree_put(&s->operations, ptree_u64_key(o->id, key), o);
+    budget_index(&s->usage, &s->queued, old, o);
+    return old;
+}
+
+static void *operation_remove(struct dir_view *s, const struct dir_operation *o)
+{
+    uint8_t key[8];
+    struct dir_operation *old = ptree_remove(&s->operations, ptree_u64_key(o->id, key));
+    budget_index(&s->usage, &s->queued, old, NULL);
+    return old;
+}
+
 /* One cast for all kinds: every row begins with its object. */
 #define ROW(type, row)       ((struct type *)(void *)(row))
 #define CONST_ROW(type, row) ((const struct type *)(const void *)(row))
@@ -274,7 +292,7 @@ struct dir_object *state_put(struct dir_view *s, struct dir_object *row)
     case DIR_KIND_DEDUPE:
         return dedupe_put(s, ROW(dir_dedupe, row));
     case DIR_KIND_OPERATION:
-        return ptree_put(&s->operations, ptree_u64_key(ROW(dir_operation, row)->id, key), row);
+        return operation_put(s, ROW(dir_operation, row));
     case DIR_KIND_DUTY:
         return duty_put(s, ROW(dir_duty, row));
     default:
@@ -284,7 +302,6 @@ struct dir_object *state_put(struct dir_view *s, struct dir_object *row)
 
 struct dir_object *state_remove(struct dir_view *s, const struct dir_object *row)
 {
-    uint8_t key[8];
     switch (row->kind) {
     case DIR_KIND_KEYSPACE:
         return keyspace_remove(s, CONST_ROW(dir_keyspace, row));
@@ -297,7 +314,7 @@ struct dir_object *state_remove(struct dir_view *s, const struct dir_object *row
     case DIR_KIND_DEDUPE:
         return dedupe_remove(s, CONST_ROW(dir_dedupe, row));
     case DIR_KIND_OPERATION:
-        return ptree_remove(&s->operations, ptree_u64_key(CONST_ROW(dir_operation, row)->id, key));
+        return operation_remove(s, CONST_ROW(dir_operation, row));
     case DIR_KIND_DUTY:
         return duty_remove(s, CONST_ROW(dir_duty, row));
     default: /* a server's row stays for ever */
@@ -417,6 +434,7 @@ struct dir_partition *partition_new(const struct dir_partition *like,
         p->replicas[i].node = arrays->replicas[i].node;
         p->replicas[i].role = arrays->replicas[i].role;
         p->replicas[i].copy = arrays->replicas[i].copy;
+        p->replicas[i].asked = arrays->replicas[i].asked;
     }
     at += arrays->replica_count * sizeof p->replicas[0];
     at = append(at, arrays->parents, arrays->parent_count * sizeof(uint64_t));

@@ -93,6 +93,8 @@ struct store_version {
     uint64_t rate_limit;
     uint64_t parents[DIR_PARENTS_MAX];
     uint64_t operation;      /* the one that made it, or 0 */
+    uint64_t held_by;        /* the one that held it, or 0 */
+    uint8_t moving;          /* in which stage: enum dir_stage */
     struct slice start, end; /* valid during the callback */
     struct {
         uint8_t role;

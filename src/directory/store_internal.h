@@ -21,7 +21,7 @@
 #include <stdatomic.h>
 
 enum {
-    STORE_FORMAT = 2,             /* of the file and of the snapshot around it */
+    STORE_FORMAT = 3,             /* of the file and of the snapshot around it */
     STORE_BATCH_EFFECTS = 1000,   /* in one transaction */
     STORE_BATCH_ROWS = 20000,     /* after which a batch takes no more effects */
     STORE_GATHER_MS = 50,         /* how long effects wait for more of them */
@@ -42,10 +42,10 @@ enum {
 /* A row of partition_versions. */
 struct store_columns {
     uint64_t id, keyspace, operation, rate_limit, owner_since_ms;
-    uint64_t session, home, held_by, start_position;
+    uint64_t session, home, held_by, start_position, under_since_ms;
     dir_rev from_revision, to_revision, epoch, mod_revision, created;
     uint64_t from_ms, to_ms;
-    uint8_t state, cause, ended, replica_count, parent_count;
+    uint8_t state, cause, ended, moving, replica_count, parent_count;
     bool pinned, holds_data, end_open;
     uint64_t parents[DIR_PARENTS_MAX];
     struct dir_replica replicas[DIR_REPLICAS_MAX];
@@ -80,6 +80,9 @@ void store_put_duty(struct store_conn *c, const struct dir_duty *d, struct buf *
 void store_put_dedupe(struct store_conn *c, const struct dir_dedupe *d);
 void store_put_meta(struct store_conn *c, const struct dir_view_meta *m, struct buf *scratch);
 
+/* Of those with their canonical bytes (store_objects.c). */
+struct dir_object *
+store_read_object(enum store_sql which, sqlite3_stmt *st, struct err *e) MUST_CHECK;
 /* The row that the statement stands on, or NULL with ERR_CORRUPT. Columns and object must agree. */
 struct dir_object *store_read_row(enum store_sql which, sqlite3_stmt *st, struct err *e);
 /* ERR_CORRUPT when there is none, or it is not of this format. */

@@ -93,6 +93,8 @@ enum err_code store_copy_version(struct store_conn *c,
         .rate_limit = row->rate_limit,
         .parents = {row->parents[0], row->parents[1]},
         .operation = row->operation,
+        .held_by = row->held_by,
+        .moving = row->moving,
     };
     ret_held->keys = NULL;
     for (unsigned i = 0; i < row->replica_count; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Objects <-> columns. Partitions, tombstones and idempotency keys are columns alone; the others
- * carry their canonical bytes too, and columns that matter are held against them at each load. */
+/* Objects <-> columns, of the kinds that are columns alone: partitions, tombstones, idempotency
+ * keys. store_objects.c has the others. */
 #include "directory/store_internal.h"
 
 #include "base/assert.h"
@@ -11,7 +11,7 @@
 
 /* --- partitions --- */
 
-/* "12=primary:40,15=sync:40": node, role, copy */
+/* "12=primary:40,15=sync:40+": node, role, copy, and whether a person asked for it */
 static void put_replicas(const struct dir_partition *p, struct buf *out)
 {
     buf_reset(out);
@@ -24,6 +24,9 @@ static void put_replicas(const struct dir_partition *p, struct buf *out)
         buf_put_str(out, dir_role_name(p->replicas[i].role));
         buf_put_u8(out, ':');
         buf_put_u64_dec(out, p->replicas[i].copy);
+        if (p->replicas[i].asked) {
+            buf_put_u8(out, '+');
+        }
     }
 }
 
@@ -66,6 +69,8 @@ void store_bind_version(sqlite3_stmt *st,
     store_bind_u64_or_null(st, 24, p->home);
     store_bind_u64_or_null(st, 25, p->operation);
     store_bind_u64_or_null(st, 26, p->start_position);
+    store_bind_u64_or_null(st, 27, p->moving);
+    store_bind_u64_or_null(st, 28, p->under_since_ms);
 }
 
 static bool take_digits(struct slice *text, uint64_t *ret_value)
@@ -117,6 +122,7 @@ static bool read_replicas(struct slice text, struct store_columns *c)
             !take_digits(&text, &r->copy)) {
             return false;
         }
+        r->asked = take_byte(&text, '+');
         c->replica_count++;
     }
     return true;
@@ -133,11 +139,14 @@ static bool read_flags(sqlite3_stmt *st, struct store_columns *c)
     uint64_t state = store_column_u64(st, 9), cause = store_column_u64(st, 10);
     uint64_t ended = store_column_u64(st, 11);
     uint64_t pinned = store_column_u64(st, 17), holds_data = store_column_u64(st, 18);
+    uint64_t moving = store_column_u64(st, 26);
     bool ok = state >= DIR_ACTIVE && state <= DIR_UNAVAILABLE && is_change(cause) &&
-              (ended == 0 || is_change(ended)) && pinned <= 1 && holds_data <= 1;
+              (ended == 0 || is_change(ended)) && pinned <= 1 && holds_data <= 1 &&
+              moving <= DIR_STAGE_FAILED && (moving == 0) == (store_column_u64(st, 24) == 0);
     c->state = (uint8_t)state;
     c->cause = (uint8_t)cause;
     c->ended = (uint8_t)ended;
+    c->moving = (uint8_t)moving;
     c->pinned = pinned != 0;
     c->holds_data = holds_data != 0;
     return ok;
@@ -166,6 +175,7 @@ bool store_read_columns(sqlite3_stmt *st, struct store_columns *c)
         .home = store_column_u64(st, 23),
         .held_by = store_column_u64(st, 24),
         .start_position = store_column_u64(st, 25),
+        .under_since_ms = store_column_u64(st, 27),
     };
     if (c->parents[0] != 0) {
         c->parent_count = c->parents[1] != 0 ? 2 : 1;
@@ -212,166 +222,21 @@ struct dir_object *store_partition_of(const struct store_columns *c)
     p->session = c->session;
     p->home = c->home;
     p->operation = c->held_by;
+    p->moving = c->moving;
     p->start_position = c->start_position;
+    p->under_since_ms = c->under_since_ms;
     uint8_t *at = (uint8_t *)p + sizeof *p;
     for (unsigned i = 0; i < c->replica_count; i++) {
         p->replicas[i].node = c->replicas[i].node;
         p->replicas[i].role = c->replicas[i].role;
         p->replicas[i].copy = c->replicas[i].copy;
+        p->replicas[i].asked = c->replicas[i].asked;
     }
     at += c->replica_count * sizeof(struct dir_replica);
     memcpy(at, c->parents, c->parent_count * sizeof(uint64_t));
     at += c->parent_count * sizeof(uint64_t);
     copy_keys(at, c->start, c->end);
     return &p->object;
-}
-
-/* --- kinds with their canonical bytes --- */
-
-static struct slice encode(const struct dir_object *o, struct buf *scratch)
-{
-    buf_reset(scratch);
-    dir_object_encode(o, scratch);
-    ASSERT(!scratch->overflow);
-    return slice_of(scratch->data, scratch->len);
-}
-
-void store_put_keyspace(struct store_conn *c,
-                        const struct dir_keyspace *ks,
-                        const struct store_span *span,
-                        struct buf *scratch)
-{
-    sqlite3_stmt *st = store_write_stmt(c, SQL_KEYSPACE_PUT);
-    store_bind_u64(st, 1, ks->id);
-    store_bind_u64(st, 2, span->from);
-    store_bind_u64(st, 3, span->from_ms);
-    store_bind_text(st, 4, ks->name);
-    store_bind_text(st, 5, dir_scheme_name(ks->scheme));
-    store_bind_u64(st, 6, ks->hidden);
-    store_bind_u64(st, 7, ks->sync_replicas);
-    store_bind_u64(st, 8, ks->async_replicas);
-    store_bind_text(st, 9, ks->policy);
-    store_bind_u64(st, 10, ks->created);
-    store_bind_bytes(st, 11, encode(&ks->object, scratch));
-    store_write_run(c, st);
-}
-
-void store_put_node(struct store_conn *c, const struct dir_node *n, struct buf *scratch)
-{
-    sqlite3_stmt *st = store_write_stmt(c, SQL_NODE_PUT);
-    store_bind_u64(st, 1, n->id);
-    store_bind_text(st, 2, n->name);
-    store_bind_text(st, 3, n->address);
-    store_bind_u64(st, 4, n->is_static);
-    store_bind_u64(st, 5, n->lost);
-    store_bind_u64(st, 6, n->scheduling);
-    store_bind_u64(st, 7, n->session);
-    store_bind_u64(st, 8, n->ended);
-    store_bind_u64(st, 9, n->partition_count);
-    store_bind_u64(st, 10, n->created);
-    store_bind_u64(st, 11, n->mod_revision);
-    store_bind_bytes(st, 12, encode(&n->object, scratch));
-    store_write_run(c, st);
-}
-
-void store_put_server(struct store_conn *c, const struct dir_server *v, struct buf *scratch)
-{
-    sqlite3_stmt *st = store_write_stmt(c, SQL_SERVER_PUT);
-    store_bind_u64(st, 1, v->id);
-    store_bind_u64(st, 2, v->role);
-    store_bind_text(st, 3, v->raft_address);
-    store_bind_text(st, 4, v->api_url);
-    store_bind_u64(st, 5, v->removed);
-    store_bind_bytes(st, 6, encode(&v->object, scratch));
-    store_write_run(c, st);
-}
-
-void store_put_operation(struct store_conn *c, const struct dir_operation *o, struct buf *scratch)
-{
-    sqlite3_stmt *st = store_write_stmt(c, SQL_OPERATION_PUT);
-    store_bind_u64(st, 1, o->id);
-    store_bind_u64(st, 2, o->keyspace);
-    store_bind_u64(st, 3, o->partition);
-    store_bind_text(st, 4, dir_operation_kind_name(o->kind));
-    store_bind_text(st, 5, dir_operation_state_name(o->state));
-    store_bind_text(st, 6, dir_stage_name(o->stage));
-    store_bind_u64(st, 7, o->attempt);
-    store_bind_u64(st, 8, o->revision);
-    store_bind_u64(st, 9, o->at_ms);
-    store_bind_text(st, 10, o->source_name);
-    store_bind_text(st, 11, o->destination_name);
-    store_bind_text(st, 12, o->initiator);
-    store_bind_text(st, 13, o->reason);
-    store_bind_bytes(st, 14, encode(&o->object, scratch));
-    store_write_run(c, st);
-}
-
-static bool text_is(sqlite3_stmt *st, int at, const char *want)
-{
-    char text[DIR_ADDRESS_MAX + 1];
-    return store_column_text(st, at, text, sizeof text) && strcmp(text, want) == 0;
-}
-
-void store_put_duty(struct store_conn *c, const struct dir_duty *d, struct buf *scratch)
-{
-    sqlite3_stmt *st = store_write_stmt(c, SQL_DUTY_PUT);
-    store_bind_u64(st, 1, d->id);
-    store_bind_u64(st, 2, d->node);
-    store_bind_u64(st, 3, d->partition);
-    store_bind_u64(st, 4, d->copy);
-    store_bind_text(st, 5, d->keyspace_name);
-    store_bind_u64(st, 6, d->revision);
-    store_bind_bytes(st, 7, encode(&d->object, scratch));
-    store_write_run(c, st);
-}
-
-/* What the columns say of a decoded object: do they agree? */
-static bool columns_agree(sqlite3_stmt *st, const struct dir_object *o)
-{
-    const void *object = o; /* each kind begins with it */
-    uint64_t id = store_column_u64(st, 1);
-    if (o->kind == DIR_KIND_KEYSPACE) {
-        const struct dir_keyspace *ks = object;
-        return ks->id == id && text_is(st, 2, ks->name);
-    }
-    if (o->kind == DIR_KIND_NODE) {
-        const struct dir_node *n = object;
-        return n->id == id && text_is(st, 2, n->name) && text_is(st, 3, n->address);
-    }
-    if (o->kind == DIR_KIND_SERVER) {
-        const struct dir_server *v = object;
-        return v->id == id && text_is(st, 2, v->raft_address);
-    }
-    const struct dir_operation *op = object;
-    return op->id == id && op->partition == store_column_u64(st, 2);
-}
-
-static uint8_t kind_of(enum store_sql which)
-{
-    if (which == SQL_LOAD_KEYSPACES || which == SQL_KEYSPACE_AT) {
-        return DIR_KIND_KEYSPACE;
-    }
-    if (which == SQL_LOAD_NODES) {
-        return DIR_KIND_NODE;
-    }
-    return which == SQL_LOAD_SERVERS ? DIR_KIND_SERVER : DIR_KIND_OPERATION;
-}
-
-static struct dir_object *read_object(enum store_sql which, sqlite3_stmt *st, struct err *e)
-{
-    struct dir_object *o = dir_object_decode(store_column_bytes(st, 0), e);
-    if (o == NULL) {
-        (void)err_set(e, ERR_CORRUPT, "row %llu: its object does not decode",
-                      (unsigned long long)store_column_u64(st, 1));
-        return NULL;
-    }
-    if (o->kind != kind_of(which) || !columns_agree(st, o)) {
-        (void)err_set(e, ERR_CORRUPT, "row %llu: its columns and its object differ",
-                      (unsigned long long)store_column_u64(st, 1));
-        dir_unref(o);
-        return NULL;
-    }
-    return o;
 }
 
 /* --- kinds that are columns alone --- */
@@ -515,86 +380,11 @@ struct dir_object *store_read_row(enum store_sql which, sqlite3_stmt *st, struct
         o = read_dedupe(st);
         table = "dedupe";
     } else {
-        return read_object(which, st, e);
+        return store_read_object(which, st, e);
     }
     if (o == NULL) {
         (void)err_set(e, ERR_CORRUPT, "%s: row %llu is out of its bounds", table,
                       (unsigned long long)store_column_u64(st, 0));
     }
     return o;
-}
-
-/* --- meta --- */
-
-void store_put_meta(struct store_conn *c, const struct dir_view_meta *m, struct buf *scratch)
-{
-    char hash[HASH128_HEX_SIZE];
-    hash128_hex(m->hash, hash);
-    buf_reset(scratch);
-    dir_meta_encode(m, scratch);
-    ASSERT(!scratch->overflow);
-    sqlite3_stmt *st = store_write_stmt(c, SQL_META_PUT);
-    store_bind_u64(st, 1, STORE_FORMAT);
-    store_bind_text(st, 2, m->cluster);
-    store_bind_u64(st, 3, m->generation);
-    store_bind_u64(st, 4, m->applied_index);
-    store_bind_u64(st, 5, m->revision);
-    store_bind_u64(st, 6, m->time_ms);
-    store_bind_u64(st, 7, m->compacted);
-    store_bind_u64(st, 8, m->next_id);
-    store_bind_u64(st, 9, m->unplaced);
-    store_bind_text(st, 10, hash);
-    store_bind_u64(st, 11, m->settings.history_retention_ms);
-    store_bind_u64(st, 12, m->settings.history_max);
-    store_bind_u64(st, 13, m->settings.dedupe_retention_ms);
-    store_bind_u64(st, 14, m->settings.lease_ms);
-    store_bind_u64(st, 15, m->settings.heartbeat_ms);
-    store_bind_bytes(st, 16, slice_of(scratch->data, scratch->len));
-    store_write_run(c, st);
-}
-
-static bool read_hash(sqlite3_stmt *st, int at, struct hash128 *ret_hash)
-{
-    uint8_t bytes[16];
-    size_t len;
-    if (!parse_hex(store_column_bytes(st, at), bytes, sizeof bytes, &len) || len != sizeof bytes) {
-        return false;
-    }
-    *ret_hash = (struct hash128){0};
-    for (unsigned i = 0; i < 8; i++) {
-        ret_hash->hi = ret_hash->hi << 8 | bytes[i];
-        ret_hash->lo = ret_hash->lo << 8 | bytes[8 + i];
-    }
-    return true;
-}
-
-static enum err_code
-meta_of_row(const struct store_conn *c, sqlite3_stmt *st, struct dir_view_meta *m, struct err *e)
-{
-    uint64_t format = store_column_u64(st, 1);
-    if (format != STORE_FORMAT) {
-        return err_set(e, ERR_CORRUPT, "%s: format %llu, this server knows %d", c->path,
-                       (unsigned long long)format, STORE_FORMAT);
-    }
-    if (dir_meta_decode(store_column_bytes(st, 0), m, e) != ERR_OK || !read_hash(st, 6, &m->hash) ||
-        m->generation != store_column_u64(st, 2) || m->revision != store_column_u64(st, 4) ||
-        m->compacted != store_column_u64(st, 5)) {
-        return err_set(e, ERR_CORRUPT, "%s: its meta row is damaged", c->path);
-    }
-    m->applied_index = store_column_u64(st, 3);
-    return ERR_OK;
-}
-
-enum err_code store_read_meta(struct store_conn *c, struct dir_view_meta *m, struct err *e)
-{
-    sqlite3_stmt *st = store_conn_stmt(c, SQL_META_GET);
-    int rc = st != NULL ? sqlite3_step(st) : SQLITE_ERROR;
-    if (rc != SQLITE_ROW && rc != SQLITE_DONE) {
-        return store_judge_failed(c, e);
-    }
-    enum err_code code = rc == SQLITE_ROW
-                             ? meta_of_row(c, st, m, e)
-                             : err_set(e, ERR_CORRUPT, "%s: it has no meta row", c->path);
-    (void)sqlite3_reset(st); /* the step's outcome is known */
-    return code;
 }

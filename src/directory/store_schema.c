@@ -37,6 +37,7 @@ static const char tables[] =
     " parent2 INTEGER, operation INTEGER, rate_limit INTEGER NOT NULL, pinned INTEGER NOT NULL,"
     " holds_data INTEGER NOT NULL, owner_since_ms INTEGER NOT NULL, from_ms INTEGER NOT NULL,"
     " to_ms INTEGER, session INTEGER, home INTEGER, held_by INTEGER, start_position INTEGER,"
+    " moving INTEGER, under_since_ms INTEGER,"
     " PRIMARY KEY (id, from_revision)) STRICT, WITHOUT ROWID;"
     /* The newest map of each keyspace: the present one, or the last before it was removed. */
     "CREATE INDEX partition_last ON partition_versions (keyspace, start_key)"
@@ -125,7 +126,7 @@ static const char *const texts[SQL_COUNT] = {
         "SELECT scalars,format,generation,applied_index,revision,compacted,hash FROM meta",
     [SQL_VERSION_PUT] = "INSERT OR REPLACE INTO partition_versions (" STORE_VERSION_COLUMNS
                         ") VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,"
-                        "?18,?19,?20,?21,?22,?23,?24,?25,?26)",
+                        "?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28)",
     [SQL_VERSION_CLOSE] = "UPDATE partition_versions SET to_revision=?2,to_ms=?3,ended=?4"
                           " WHERE id=?1 AND from_revision=(SELECT max(from_revision)"
                           " FROM partition_versions WHERE id=?1)"

@@ -16,7 +16,7 @@
 #define STORE_VERSION_COLUMNS                                                                      \
     "id,from_revision,to_revision,keyspace,start_key,end_key,epoch,mod_revision,created,state,"    \
     "cause,ended,replicas,parent1,parent2,operation,rate_limit,pinned,holds_data,"                 \
-    "owner_since_ms,from_ms,to_ms,session,home,held_by,start_position"
+    "owner_since_ms,from_ms,to_ms,session,home,held_by,start_position,moving,under_since_ms"
 
 enum store_sql {
     SQL_BEGIN,

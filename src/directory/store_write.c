@@ -103,15 +103,22 @@ static void remove_row(struct store_writer *w, enum store_sql which, uint64_t id
     store_write_run(&w->conn, st);
 }
 
+/* The rest of a partition of which a part has moved. */
+static bool is_rest(const struct dir_operation *o, const struct dir_partition *p)
+{
+    return o->retired != 0 && p->created == o->epoch_after && p->parent_count == 1 &&
+           dir_partition_parents(p)[0] == o->retired;
+}
+
 /* The operation among these effects that made this version. */
-static uint64_t operation_of(const struct dir_effects *e, uint64_t partition)
+static uint64_t operation_of(const struct dir_effects *e, const struct dir_partition *p)
 {
     for (uint64_t i = 0; i < e->row_count; i++) {
         const struct dir_object *after = e->rows[i].after;
         if (after != NULL && after->kind == DIR_KIND_OPERATION) {
             const void *object = after;
             const struct dir_operation *o = object;
-            if (o->partition == partition) {
+            if (o->partition == p->id || is_rest(o, p)) {
                 return o->id;
             }
         }
@@ -144,7 +151,7 @@ static void write_partition(struct store_writer *w,
         p->span = (struct store_span){
             .from = e->revision,
             .from_ms = e->time_ms,
-            .operation = has_operation ? operation_of(e, id) : 0,
+            .operation = has_operation ? operation_of(e, object) : 0,
         };
     }
 }

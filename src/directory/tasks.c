@@ -48,7 +48,8 @@ static void put_must_have(const struct feed *f, const struct dir_partition *p, s
         if (p->replicas[i].role == DIR_ROLE_SYNC ||
             (dual && p->replicas[i].role == DIR_ROLE_JOINING)) {
             const struct dir_node *n = view_node_by_id(f->v, p->replicas[i].node);
-            t->must_have[t->must_have_count++] = (struct dir_task_peer){n, n->session};
+            t->must_have[t->must_have_count++] =
+                (struct dir_task_peer){n, n->session, p->replicas[i].role};
             newest(&t->revision, n->session);
             newest(&t->revision, n->route_revision);
         }
@@ -59,6 +60,7 @@ static void put_must_have(const struct feed *f, const struct dir_partition *p, s
 static void put_stage(struct feed *f, const struct dir_task *grant, const struct dir_operation *o)
 {
     struct dir_task t = *grant;
+    t.end_open = part_bounds(o, grant->partition, &t.start, &t.end);
     t.is_source = o->source == f->node->id;
     if (o->state != DIR_OPERATION_RUNNING || (!t.is_source && o->destination != f->node->id)) {
         return;
@@ -70,6 +72,11 @@ static void put_stage(struct feed *f, const struct dir_task *grant, const struct
     t.session = f->node->session;
     t.must_have_count = 0;
     t.copy = o->copy;
+    t.reverse = o->reverse && o->stage == DIR_STAGE_WINDOW;
+    t.start_position = t.reverse ? o->final_position : o->base_position;
+    if (t.reverse && t.is_source) {
+        t.copy = grant->copy;
+    }
     t.operation = o;
     t.peer = peer;
     newest(&t.revision, o->stage_revision);
@@ -101,6 +108,7 @@ static bool put_grant(void *arg, struct dir_partition *p)
     newest(&t.revision, ks->created);
     newest(&t.revision, f->node->session);
     t.operation = operation_of_partition(f->v, p);
+    t.end_open = part_bounds(r->role == DIR_ROLE_JOINING ? t.operation : NULL, p, &t.start, &t.end);
     if (r->role == DIR_ROLE_PRIMARY) {
         t.session = p->session;
         t.fenced = p->state == DIR_FENCING;
@@ -118,6 +126,13 @@ static void put_revoke(struct feed *f, const struct dir_task *of)
     t.kind = DIR_TASK_REVOKE;
     t.partition = NULL;
     (void)emit(f, &t);
+}
+
+/* The one that waits for this duty, and no other. */
+static const struct dir_operation *waits_for(const struct dir_view *v, const struct dir_duty *d)
+{
+    const struct dir_operation *o = d->operation != 0 ? view_operation(v, d->operation) : NULL;
+    return o != NULL && o->stage == DIR_STAGE_CLEANUP && o->leaving == d->node ? o : NULL;
 }
 
 static void put_duties(struct feed *f)
@@ -140,6 +155,7 @@ static void put_duties(struct feed *f)
             .session = f->node->session,
             .copy = d->copy,
             .duty = d->id,
+            .operation = waits_for(f->v, d),
         };
         newest(&t.revision, f->node->session);
         if (f->since > 0 && (p == NULL || partition_copy_on(p, f->node->id) < 0)) {

@@ -26,6 +26,7 @@ enum dir_task_kind {
 struct dir_task_peer {
     const struct dir_node *node;
     uint64_t session;
+    uint8_t role; /* enum dir_role: SYNC, or JOINING of a destination */
 };
 
 /* Everything is borrowed from the view. 0 and NULL: not there. */
@@ -37,6 +38,10 @@ struct dir_task {
     const struct dir_partition
         *partition; /* NULL for revoke, and for a cleanup whose partition is gone */
     uint64_t partition_id;
+    /* What it is about: the partition's range, or the part of it that moves. With `partition` only.
+     */
+    struct slice start, end;
+    bool end_open;
     uint8_t role;   /* enum dir_role; of a stage task: 0 */
     bool is_source; /* of a stage task: the node is the source, else the destination */
     dir_rev epoch;
@@ -45,11 +50,14 @@ struct dir_task {
     bool fenced;
     uint32_t must_have_count; /* primary only */
     struct dir_task_peer must_have[DIR_REPLICAS_MAX];
+    /* Of a grant: the epoch's first change. Of a stage: up to where the two sides' logs are the
+     * same, where a move back begins, or a source follows. */
     uint64_t start_position;
-    const struct dir_operation
-        *operation;              /* stage, fence, and the grant of a partition that one holds */
-    const struct dir_node *peer; /* the other side of the operation */
-    uint64_t duty;               /* cleanup: the id to complete */
+    bool reverse; /* of a stage task in WINDOW: the destination feeds the source */
+    const struct dir_operation *operation; /* stage, fence, the grant of a partition that one holds,
+                                              and the cleanup that one waits for */
+    const struct dir_node *peer;           /* the other side of the operation */
+    uint64_t duty;                         /* cleanup: the id to complete */
 };
 
 /* Calls `fn` for each task of the node with a revision above `since`, in no particular order, until

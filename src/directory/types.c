@@ -117,3 +117,28 @@ const char *dir_operation_state_name(enum dir_operation_state state)
     ASSERT(state >= DIR_OPERATION_QUEUED && state <= DIR_OPERATION_FAILED);
     return names[state];
 }
+
+const char *dir_class_name(uint32_t class_of)
+{
+    static const struct {
+        uint32_t from;
+        const char *name;
+    } names[] = {
+        {DIR_CLASS_UNAVAILABLE, "unavailable"},
+        {DIR_CLASS_LAST_COPY, "last_copy"},
+        {DIR_CLASS_UNDER_REPLICATED, "under_replicated"},
+        {DIR_CLASS_CONSTRAINT, "constraint"},
+        {DIR_CLASS_DRAIN, "drain"},
+        {DIR_CLASS_OVERLOAD, "overload"},
+        {DIR_CLASS_HOT, "hot"},
+        {DIR_CLASS_OPERATOR, "operator"},
+        {DIR_CLASS_BALANCE, "balance"},
+        {DIR_CLASS_MERGE, "merge"},
+        {0, "optimise"},
+    };
+    unsigned i = 0;
+    while (class_of < names[i].from) {
+        i++;
+    }
+    return names[i].name;
+}

@@ -33,12 +33,13 @@ enum {
     DIR_SERVERS_MAX = 16,
     DIR_SERVER_IDS_MAX = 4096,  /* members and former members */
     DIR_OPERATIONS_MAX = 10000, /* operations remembered; the oldest that has ended makes room */
-    DIR_ATTEMPTS_MAX = 8,       /* of one operation; then it aborts */
+    DIR_ATTEMPTS_MAX = 8,       /* of one operation, each time it is asked for; then it aborts */
     DIR_STAGES_MAX = 64,        /* stage transitions remembered of one operation, the newest */
     DIR_SNAPSHOT_MAX = 63,      /* bytes of a snapshot's name */
     DIR_LEASE_MS_MIN = 100,
     DIR_LEASE_MS_MAX = 3600000,
     DIR_POLICY_MAX = 65536, /* bytes of a keyspace's policy */
+    DIR_CHECKS_MAX = 16,    /* checks that a keyspace's policy may require */
     DIR_MARKS_MAX = 8,
     DIR_DEDUPE_MAX = 262144,      /* remembered idempotency keys; the oldest makes room */
     DIR_TOMBSTONES_MAX = 1000000, /* retired ids that still name their successors */
@@ -74,6 +75,7 @@ enum dir_scheme { DIR_SCHEME_RANGE = 1, DIR_SCHEME_HASH = 2 };
 enum dir_key_encoding { DIR_ENCODING_UTF8 = 1, DIR_ENCODING_HEX = 2 };
 enum dir_authority { DIR_AUTHORITY_EXCLUSIVE = 1, DIR_AUTHORITY_AFFINITY = 2 };
 enum dir_role { DIR_ROLE_PRIMARY = 1, DIR_ROLE_SYNC = 2, DIR_ROLE_ASYNC = 3, DIR_ROLE_JOINING = 4 };
+enum dir_scheduling { DIR_OPEN = 0, DIR_CORDONED, DIR_DRAINING, DIR_QUARANTINED };
 enum dir_state_of { DIR_ACTIVE = 1, DIR_FENCING = 2, DIR_UNAVAILABLE = 3 };
 
 struct dir_label {
@@ -96,6 +98,29 @@ struct dir_partition_key {
     uint32_t fields;
 };
 
+/* What a keyspace's policy says of movement (directory/policy.h). They are numbers in commands and
+ * rows: only ever added, at the end. */
+enum dir_policy_value {
+    DIR_POLICY_CUTOVER_LAG_BYTES,
+    DIR_POLICY_HEADROOM_PPM, /* free space that a copy needs, in millionths of its size */
+    DIR_POLICY_MAX_CHECKSUM_FAILURES,
+    DIR_POLICY_VALIDATION_WINDOW_MS,
+    DIR_POLICY_STAGE_TIMEOUT_MS,
+    DIR_POLICY_DUAL_WRITE_MAX_MS,
+    DIR_POLICY_FENCE_MAX_MS,
+    DIR_POLICY_RELEASE_MS, /* in which a reservation steps down after CLEANUP */
+    DIR_POLICY_REQUIRE_WARM,
+    DIR_POLICY_REVERSE_REPLICATION,
+    DIR_POLICY_VALUES
+};
+
+struct dir_policy {
+    uint32_t set;                       /* bits: 1 << enum dir_policy_value */
+    uint64_t values[DIR_POLICY_VALUES]; /* 0 where none is set */
+    uint32_t check_count;
+    char checks[DIR_CHECKS_MAX][DIR_NAME_MAX + 1]; /* a destination has to report each as passed */
+};
+
 struct dir_keyspace {
     struct dir_object object;
     uint64_t id; /* a re-created keyspace of the same name has another */
@@ -106,7 +131,10 @@ struct dir_keyspace {
     bool custom_partition_key;
     struct dir_partition_key partition_key;
     uint32_t sync_replicas, async_replicas; /* wanted copies beside the primary */
+    uint64_t replicas_ms;                   /* log time when that was last said */
+    dir_rev replicas_revision;              /* and at which revision */
     struct dir_placement placement;
+    struct dir_policy rules; /* of `policy`, what the directory itself goes by */
     uint32_t policy_len;
     dir_rev created, mod_revision;
     uint64_t created_ms;
@@ -117,6 +145,7 @@ struct dir_replica {
     uint64_t node; /* id */
     dir_rev copy;  /* the copy's id: the revision of the command that made it */
     uint8_t role;  /* enum dir_role */
+    bool asked; /* a person asked for it beside what the keyspace wants: only a person removes it */
 };
 
 /* Lives in one allocation; the arrays follow the struct: replicas, parents, start, end. The
@@ -128,6 +157,7 @@ struct dir_partition {
     bool
         holds_data; /* false: nobody was ever told that it may write here, or an operator said so */
     uint8_t state;  /* enum dir_state_of */
+    uint8_t moving; /* enum dir_stage of `operation`, 0 without one: routes show it */
     uint8_t replica_count, parent_count;
     uint8_t cause; /* enum dir_change_kind: what made this version */
     uint16_t start_len, end_len;
@@ -140,6 +170,8 @@ struct dir_partition {
     uint64_t home; /* without a primary: the node that held it last, 0 for none */
     uint64_t operation;      /* that holds it, or 0 */
     uint64_t start_position; /* of the epoch's first change; 0: not known here */
+    uint64_t under_since_ms; /* log time since when it has fewer copies of a role than are wanted;
+                                0: it has enough (whether their nodes live or not) */
     struct dir_replica replicas[];
 };
 
@@ -200,8 +232,10 @@ struct dir_node {
      * has lapsed: then all that sessions up to it hold are released together. 0: none. */
     uint64_t ended_session;
     uint32_t ended_lease_ms; /* the longest of theirs */
+    uint64_t ended_ms;       /* log time when the present session ended; 0: it has not */
     bool lost;          /* declared lost for good (?force=true), kept while something names it */
-    uint8_t scheduling; /* 0 open, 1 cordoned, 2 draining, 3 quarantined */
+    uint8_t scheduling; /* enum dir_scheduling */
+    uint64_t scheduling_ms; /* log time since when */
     uint32_t label_count, capacity_count;
     dir_rev created, mod_revision;
     dir_rev route_revision;   /* when something a route shows (the address) last changed */
@@ -261,6 +295,45 @@ enum dir_class {
     DIR_CLASS_UNDER_REPLICATED = 700, /* from here on the recovery reserve may be used */
     DIR_CLASS_LAST_COPY = 800,
     DIR_CLASS_UNAVAILABLE = 900
+};
+
+/* What operations share, and what is limited (directory/budget.h). They are numbers in commands:
+ * only ever added. */
+enum dir_budget {
+    DIR_BUDGET_SOURCE = 1, /* a node that bytes come from */
+    DIR_BUDGET_DESTINATION,
+    DIR_BUDGET_RACK, /* a value of the node label of this name, as the next two */
+    DIR_BUDGET_ZONE,
+    DIR_BUDGET_DEVICE,
+    DIR_BUDGET_CLUSTER,
+    DIR_BUDGET_TRANSFER, /* a node whose role changes without bytes that flow */
+    DIR_BUDGETS = DIR_BUDGET_TRANSFER
+};
+
+#define DIR_BUDGET_COMPUTED UINT64_MAX /* of the cluster: by the number of nodes */
+
+struct dir_budget_limit {
+    uint64_t moves, bytes_per_s; /* at a time */
+};
+
+struct dir_budgets {
+    struct dir_budget_limit limits[DIR_BUDGETS + 1]; /* by enum dir_budget */
+    uint64_t reserve_percent; /* of each, for classes from DIR_CLASS_UNDER_REPLICATED on alone */
+    uint64_t release_ms;      /* in which a reservation steps down */
+};
+
+enum { DIR_RELEASE_STEPS = 4, DIR_RESERVED_LABELS = 3 };
+
+/* What an operation has taken of the budgets, by the labels that its nodes had then. */
+struct dir_reservation {
+    uint64_t source, destination; /* nodes by id, 0 for none; of a transfer, both ends */
+    uint64_t bytes_per_s;         /* before it began to step down */
+    uint8_t moves;                /* 1, or 0: it holds nothing */
+    uint8_t step;                 /* of DIR_RELEASE_STEPS, that have been given back */
+    bool transfer;
+    bool releasing; /* its work is done: an operator's next move does not wait for it */
+    char source_labels[DIR_RESERVED_LABELS][DIR_NAME_MAX + 1]; /* rack, zone, device; "": none */
+    char destination_labels[DIR_RESERVED_LABELS][DIR_NAME_MAX + 1];
 };
 
 enum dir_operation_state {
@@ -331,31 +404,64 @@ struct dir_evidence {
     uint64_t at_position, items, checksum, extras;
 };
 
+/* A part of a partition, in routing keys: strictly less than all of it. */
+struct dir_part {
+    bool is_set;
+    bool end_open;
+    bool hex; /* how the API writes its bounds */
+    uint16_t start_len, end_len;
+    uint8_t start[DIR_ROUTING_KEY_MAX], end[DIR_ROUTING_KEY_MAX]; /* end: meaningless when open */
+};
+
+static inline struct slice dir_part_start(const struct dir_part *part)
+{
+    return slice_of(part->start, part->start_len);
+}
+
+static inline struct slice dir_part_end(const struct dir_part *part)
+{
+    return slice_of(part->end, part->end_len);
+}
+
 /* A piece of work on one partition. Names are kept because nodes and keyspaces may go. */
 struct dir_operation {
     struct dir_object object;
     uint64_t id, keyspace, partition, source, destination; /* nodes by id, 0 for none */
     uint64_t
         leaving; /* whose copy goes when the destination has joined; the source when that moves */
+    dir_rev leaving_copy; /* its id, once that is settled */
+    struct dir_part part; /* if set, only that moves */
+    uint64_t retired;     /* what it was a part of; `partition` is the part itself since. Or 0 */
+    uint64_t reverses,
+        reversed_by; /* the operation that this one takes back, or that does so; or 0 */
     dir_rev epoch_before, epoch_after, revision; /* revision: when it last changed */
     uint64_t at_ms;                              /* when it began */
     uint8_t kind, state, stage;
     bool moves_primary; /* a move whose source is the primary */
     bool complete, active, fenced, joined;
+    bool warm;    /* the destination has said so in this attempt */
+    bool reverse; /* in WINDOW the source follows the destination */
     uint8_t role; /* of the new copy: enum dir_role */
     uint32_t attempt;
-    uint32_t validations; /* failed ones: one goes back to COPY, the next one aborts */
-    uint32_t class_of;    /* enum dir_class */
+    uint32_t first_attempt; /* since somebody last asked for it: DIR_ATTEMPTS_MAX count from here */
+    uint32_t validations;   /* failed ones: one goes back to COPY, the next one aborts */
+    uint32_t class_of;      /* enum dir_class */
     uint64_t stage_since_ms;
     dir_rev stage_revision;
     dir_rev copy; /* the candidate's id */
     /* Sessions that the attempt began with; joined_session is D's when `joined` was set. */
     uint64_t source_session, destination_session, joined_session;
     /* Evidence of the present attempt. */
+    /* Up to where the candidate's log is the source's; of one that reverses another. */
+    uint64_t base_position;
     uint64_t position, bytes_total, items_total, chunk, bytes_done, checksum_failures, free_bytes;
     uint64_t applied_position, lag_bytes, from_position, validate_at, final_position, checksum;
     uint64_t open_operations, stale_reads, old_epoch_writes, deleted_bytes;
     uint64_t max_bytes_per_s, rate_bytes_per_s; /* asked for; as reserved */
+    bool has_size, has_live;                    /* whoever asked said how large, how busy it is */
+    uint64_t size_bytes, live_bytes_per_s;
+    uint64_t stage_bytes; /* bytes_done when the stage began */
+    struct dir_reservation reserved;
     struct dir_evidence source_says, destination_says;
     char snapshot[DIR_SNAPSHOT_MAX + 1];
     char attention_code[DIR_NAME_MAX + 1]; /* "" when nobody is needed */
@@ -403,6 +509,8 @@ const char *dir_role_name(enum dir_role role);
 const char *dir_state_name(enum dir_state_of state);
 const char *dir_stage_name(enum dir_stage stage);                  /* "COPY" */
 const char *dir_operation_kind_name(enum dir_operation_kind kind); /* "add_replica" */
+/* "operator": of what lies between two, the lower one's. */
+const char *dir_class_name(uint32_t class_of);
 const char *dir_operation_state_name(enum dir_operation_state state);
 
 #endif

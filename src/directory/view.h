@@ -24,6 +24,9 @@ struct dir_settings {
     uint64_t fence_max_ms; /* how long writes may be refused around a cutover, default 30 000 */
     uint64_t validation_window_ms; /* default 600 000 */
     uint64_t cutover_lag_bytes;    /* default 1 MiB */
+    uint64_t recovery_delay_ms;    /* how long a node may be away before its copies are made anew,
+                                      default 300 000 */
+    struct dir_budgets budgets;    /* defaults: dir_budget_defaults() */
 };
 
 /* The revision at a log time: how retention by age finds what to forget. */
@@ -59,8 +62,10 @@ struct dir_view {
     struct ptree nodes;             /* id -> dir_node */
     struct ptree servers;           /* id -> dir_server */
     struct ptree operations;        /* id -> dir_operation */
-    struct ptree by_node;        /* node id, partition id -> a mark: the copies that a node holds */
-    struct ptree duties;         /* id -> dir_duty */
+    struct ptree queued;            /* UINT32_MAX - class, id -> dir_operation: those that wait */
+    struct ptree usage;   /* directory/budget.h: what the reservations of all operations come to */
+    struct ptree by_node; /* node id, partition id -> a mark: the copies that a node holds */
+    struct ptree duties;  /* id -> dir_duty */
     struct ptree duties_by_node; /* node id, duty id -> dir_duty */
     struct ptree dedupe;         /* principal NUL key -> dir_dedupe */
     struct ptree dedupe_by_age;  /* index of arrival -> dir_dedupe */

@@ -162,8 +162,8 @@ enum err_code replica_confirm(struct replica *r, replica_confirm_cb cb, void *ar
 
 /* --- membership: each needs the leader, no other change under way, and a healthy majority; a
  * barrier goes before and after. `cb` is called once, with ERR_OK, ERR_NOT_LEADER,
- * ERR_MEMBERSHIP_BUSY, ERR_QUORUM_AT_RISK, ERR_SERVER_NOT_FOUND, ERR_SERVER_EXISTS, or
- * ERR_OUTCOME_UNKNOWN. --- */
+ * ERR_MEMBERSHIP_BUSY, ERR_QUORUM_AT_RISK, ERR_SERVER_NOT_FOUND, ERR_SERVER_EXISTS,
+ * ERR_NOT_A_VOTER, or ERR_OUTCOME_UNKNOWN. --- */
 
 typedef void (*replica_member_cb)(void *arg, enum err_code status);
 

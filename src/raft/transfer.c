@@ -40,8 +40,10 @@ static void begin(struct replica *r)
     const struct raft_server *s = id != 0 ? replica_server(r, id) : NULL;
     if (id == r->identity.is.id) {
         finish(t, ERR_OK);
-    } else if (id != 0 && (s == NULL || s->role != RAFT_VOTER)) {
+    } else if (id != 0 && s == NULL) {
         finish(t, ERR_SERVER_NOT_FOUND);
+    } else if (id != 0 && s->role != RAFT_VOTER) {
+        finish(t, ERR_NOT_A_VOTER);
     } else if (id == 0 || !members_connected(r, id)) {
         finish(t, ERR_QUORUM_AT_RISK);
     } else {

@@ -19,7 +19,7 @@ function openObjects(schema, where, seen = new Set()) {
   const target = doc.resolve(schema);
   if (target === null || typeof target !== 'object' || seen.has(target)) return [];
   seen.add(target);
-  const open = target.properties && target.additionalProperties !== false ? [`${where} takes unknown members`] : [];
+  const open = target.properties && target.additionalProperties !== false && !target['x-open'] ? [`${where} takes unknown members`] : [];
   const inner = [
     ...Object.entries(target.properties ?? {}).map(([n, s]) => [s, `${where}/${n}`]),
     ...(target.items ? [[target.items, `${where}/0`]] : []),

@@ -6,6 +6,7 @@
  *     may KEYSPACE PARTITION EPOCH | must KEYSPACE PARTITION EPOCH | state
  *     take 0|1               what grants are answered with from here on
  *     report N JSON MS | cleaned N BYTES MS | insync KEYSPACE PARTITION EPOCH NODE MS
+ *     load KEYSPACE PARTITION EPOCH COUNT MS  of COUNT partitions from this id on
  *     set-copy KEYSPACE PARTITION COPY | copy KEYSPACE PARTITION */
 #include "base/mem.h"
 #include "base/parse.h"
@@ -57,9 +58,19 @@ static uint64_t epoch_on_disk(const struct cadastre_task *t)
     return epoch;
 }
 
+static const char *show_parents(const struct cadastre_task *t, char *out, size_t size)
+{
+    size_t at = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < t->parent_count && at < size; i++) {
+        at += (size_t)snprintf(out + at, size - at, "%s%" PRIu64, i > 0 ? "," : "", t->parents[i]);
+    }
+    return out;
+}
+
 static void show(const char *what, struct cadastre_partition *p, const struct cadastre_task *t)
 {
-    char must[LINE_SIZE] = "";
+    char must[LINE_SIZE] = "", parents[LINE_SIZE];
     size_t at = 0;
     for (size_t i = 0; i < t->must_have_count && at < sizeof must; i++) {
         at += (size_t)snprintf(must + at, sizeof must - at, "%s\"%s:%" PRIu64 "\"",
@@ -70,13 +81,16 @@ static void show(const char *what, struct cadastre_partition *p, const struct ca
         ",\"revision\":%" PRIu64 ",\"session\":%" PRIu64 ",\"role\":%d,\"epoch\":%" PRId64
         ",\"disk\":%" PRIu64 ",\"fenced\":%s,\"may\":%s,\"operation\":\"%s\",\"attempt\":%" PRId64
         ",\"stage\":%d,\"stage_name\":\"%s\",\"source\":%s,\"copy\":%" PRId64
-        ",\"start\":\"%.*s\",\"end\":\"%.*s\",\"open\":%s,\"peer\":\"%s %s\",\"must\":[%s]}",
+        ",\"start\":\"%.*s\",\"end\":\"%.*s\",\"open\":%s,\"peer\":\"%s %s\",\"must\":[%s],"
+        "\"parents\":[%s],\"roles\":%d}",
         keep(t), what, t->id, t->keyspace, t->partition, t->revision, t->session, (int)t->role,
         (int64_t)t->epoch, epoch_on_disk(t), t->fenced ? "true" : "false",
         cadastre_may_write(agent, p, t->epoch) ? "true" : "false", t->operation,
         (int64_t)t->attempt, (int)t->stage, t->stage_name, t->is_source ? "true" : "false",
         (int64_t)t->copy, (int)t->start_len, (const char *)t->start, (int)t->end_len,
-        (const char *)t->end, t->end_open ? "true" : "false", t->peer.node, t->peer.address, must);
+        (const char *)t->end, t->end_open ? "true" : "false", t->peer.node, t->peer.address, must,
+        show_parents(t, parents, sizeof parents),
+        t->must_have_count > 0 ? (int)t->must_have[0].role : 0);
 }
 
 static void on_session(void *arg, enum cadastre_session_event event, uint64_t session)
@@ -241,6 +255,37 @@ static void do_insync(char *const *w)
                &e);
 }
 
+static void do_load(char *const *w)
+{
+    struct cadastre_error e = {0};
+    uint64_t count = driver_number(w[4]);
+    struct cadastre_load *loads = mem_zalloc((count + 1) * sizeof loads[0]);
+    struct cadastre_load_key keys[] = {
+        {.key = "a\"b", .key_len = 3, .weight = 9},
+        {.key = "c", .key_len = 1, .end = "d", .end_len = 1, .weight = 1}};
+    for (uint64_t i = 0; i < count; i++) {
+        loads[i] = (struct cadastre_load){.keyspace = w[1],
+                                          .partition = driver_number(w[2]) + i,
+                                          .epoch = driver_number(w[3]),
+                                          .reads = 600,
+                                          .writes = 60,
+                                          .size_bytes = 1000,
+                                          .has = CADASTRE_LOAD_ITEMS | CADASTRE_LOAD_QUEUE,
+                                          .items = 5,
+                                          .queue_ms_p99 = 2,
+                                          .keys = keys,
+                                          .key_count = 2};
+    }
+    struct cadastre_load_report report = {
+        .interval_ms = 60000, .loads = loads, .count = count, .node = "{\"cpu\":1.5}"};
+    size_t counted = 0;
+    enum cadastre_status status =
+        cadastre_agent_report_load(agent, &report, driver_number(w[5]), &counted, &e);
+    mem_free(loads);
+    driver_say("{\"status\":\"%s\",\"code\":\"%s\",\"counted\":%zu}", cadastre_status_name(status),
+               e.code, counted);
+}
+
 static void do_set_copy(char *const *w)
 {
     struct cadastre_error e = {0};
@@ -257,7 +302,7 @@ const struct driver_command driver_agent_commands[] = {
     {"free", 1, do_free},       {"may", 4, do_may},       {"must", 4, do_must},
     {"state", 1, do_state},     {"take", 2, do_take},     {"report", 4, do_report},
     {"cleaned", 4, do_cleaned}, {"insync", 6, do_insync}, {"set-copy", 4, do_set_copy},
-    {"copy", 3, do_copy},       {NULL, 0, NULL},
+    {"copy", 3, do_copy},       {"load", 6, do_load},     {NULL, 0, NULL},
 };
 
 void driver_agent_end(void)

@@ -40,7 +40,11 @@ void api_world_close(struct api_world *w)
     CHECK(rmdir(w->dir) == 0); /* nothing else was left behind */
 }
 
-void api_call(struct api_world *w, const char *request, const char *headers, const char *body)
+void api_send(struct api_world *w,
+              const char *request,
+              const char *headers,
+              const char *type,
+              struct slice body)
 {
     struct buf b;
     bool head = strncmp(request, "HEAD ", 5) == 0;
@@ -51,11 +55,11 @@ void api_call(struct api_world *w, const char *request, const char *headers, con
     buf_put_str(&b, request);
     buf_put_str(&b, " HTTP/1.1\r\nHost: test\r\n");
     buf_put_str(&b, headers != NULL ? headers : "");
-    if (body != NULL) {
-        buf_printf(&b, "Content-Type: application/json\r\nContent-Length: %zu\r\n", strlen(body));
+    if (body.data != NULL) {
+        buf_printf(&b, "Content-Type: %s\r\nContent-Length: %zu\r\n", type, body.len);
     }
     buf_put_str(&b, "\r\n");
-    buf_put_str(&b, body != NULL ? body : "");
+    buf_put(&b, body.data, body.len);
     for (unsigned tries = 0; tries < 2; tries++) {
         bool sent = client_send(&w->client, b.data, b.len);
         client_read(&w->client, &w->answer, head, 20000);
@@ -75,6 +79,12 @@ void api_call(struct api_world *w, const char *request, const char *headers, con
         client_close(&w->client);
         client_open(&w->client, w->port);
     }
+}
+
+void api_call(struct api_world *w, const char *request, const char *headers, const char *body)
+{
+    api_send(w, request, headers, "application/json",
+             slice_of(body, body != NULL ? strlen(body) : 0));
 }
 
 const char *api_body(struct api_world *w)

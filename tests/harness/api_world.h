@@ -24,6 +24,12 @@ void api_world_close(struct api_world *w);
 
 /* `request` is "GET /v1/nodes"; `headers` are whole lines with CRLF, or NULL; `body` NULL: none. */
 void api_call(struct api_world *w, const char *request, const char *headers, const char *body);
+/* The same with any body of any type; data NULL: none. */
+void api_send(struct api_world *w,
+              const char *request,
+              const char *headers,
+              const char *type,
+              struct slice body);
 /* A request with what is expected of it. */
 struct api_row {
     int line;

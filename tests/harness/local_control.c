@@ -29,6 +29,7 @@ struct task {
 struct control {
     struct directory *directory;
     struct store *store;
+    struct loads *loads; /* owns */
     struct replica_identity identity;
     pthread_t thread;
     uint64_t time_offset_ms;
@@ -60,6 +61,7 @@ static struct dir_result *apply(struct control *c, Cadastre__Command *cmd)
         directory_apply(c->directory, state->applied_index + 1, slice_of(bytes, len), &effects);
     mem_free(bytes);
     if (effects != NULL) {
+        loads_on_rows(c->loads, effects, clock_mono_ms());
         store_push(c->store, effects);
     }
     directory_publish(c->directory);
@@ -422,6 +424,11 @@ WEAK struct dir_feed *control_feed(const struct control *c)
     return directory_feed(c->directory);
 }
 
+WEAK struct loads *control_loads(const struct control *c)
+{
+    return c->loads;
+}
+
 WEAK struct store *control_store(const struct control *c)
 {
     return c->store;
@@ -448,6 +455,7 @@ struct control *local_control_start(const char *path)
     struct control *c = mem_zalloc(sizeof *c);
     struct err e;
     c->directory = directory_new();
+    c->loads = loads_new();
     ASSERT(store_open(path, &c->store, &e) == ERR_OK);
     c->leads = true;
     c->last = &c->first;
@@ -490,6 +498,7 @@ void local_control_stop(struct control *c)
     directory_free(c->directory);
     (void)pthread_cond_destroy(&c->changed);
     (void)pthread_mutex_destroy(&c->lock);
+    loads_free(c->loads);
     mem_free(c);
 }
 

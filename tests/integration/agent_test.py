@@ -31,6 +31,7 @@ class Plane:
         self.revision, self.session, self.lease_ms = 100, 0, LEASE_MS
         self.tasks, self.moved = [], threading.Condition()
         self.alive, self.registrations, self.released = True, [], []
+        self.first_orders = lambda session: []  # that a session begins with
         self.reports, self.answers = [], {}
         self.mock.rules += [("PUT", NODE, self.put), ("POST", NODE + "/heartbeat", self.heartbeat),
                             ("GET", NODE + "/tasks", self.get_tasks), ("DELETE", NODE + "/session", self.release),
@@ -56,7 +57,7 @@ class Plane:
         with self.moved:
             self.revision += 1
             self.session = self.revision
-            self.tasks = []
+            self.tasks = self.first_orders(self.session)
             answer = {"session": self.session, "lease_ms": self.lease_ms, "revision": self.revision, "partitions": []}
             self.registrations.append((key, answer))
             self.moved.notify_all()
@@ -437,6 +438,23 @@ def stages_are_handed_over_once():
 
 
 @test
+def what_is_revoked_ends_before_its_parts_begin():
+    with Plane() as p, Driver() as d:
+        p.agent(d)
+        g = p.grant(partition=5)
+        wait_for(lambda: may(d, g["epoch"], 5), "the right to write")
+        with p.moved:  # both of one revision, as a split is
+            p.revision += 1
+            part = {**g, "partition": 6, "revision": p.revision, "epoch": p.revision, "parents": [5],
+                    "must_have": [{"node": "n2", "session": 4, "role": "joining", "address": "a:1"}]}
+            p.tasks = [part, {**g, "kind": "revoke", "revision": p.revision}]
+            p.moved.notify_all()
+        seen = await_task(d, "grant", partition=6)
+        equal((seen["parents"], seen["roles"]), ([5], 4))
+        equal([(t["what"], t["partition"]) for t in tasks_of(d)][-2:], [("revoke", 5), ("grant", 6)])
+
+
+@test
 def a_cleanup_spares_the_copy_in_use():
     with Plane() as p, Driver() as d:
         p.agent(d)
@@ -456,12 +474,64 @@ def a_cleanup_spares_the_copy_in_use():
 
 
 @test
+def what_a_new_session_does_not_hold_is_revoked_before_its_cleanup():
+    with Plane() as p, Driver() as d:
+        p.agent(d)
+        g = p.grant(copy=5)
+        kept = p.grant(partition=2, copy=6)
+        wait_for(lambda: may(d, g["epoch"]) and may(d, kept["epoch"], 2), "the right to write")
+
+        def orders(session):
+            of = {"keyspace": "ks", "revision": session, "session": session, "authority": "exclusive"}
+            return [{**of, "id": "c", "kind": "cleanup", "partition": 1, "duty": 9, "copy": 5},
+                    {**kept, **of, "id": "g", "epoch": session}]
+        p.first_orders = orders
+        p.session = 0  # and the heartbeat that follows hears of it
+        await_task(d, "cleanup")
+        wait_for(lambda: may(d, p.session, 2), "the right to write again")
+        since = [(t["what"], t["partition"]) for t in tasks_of(d) if t["session"] == p.session]
+        equal(since, [("grant", 2), ("revoke", 1), ("cleanup", 1)])
+
+
+@test
 def the_rest_of_what_a_node_says():
     with Plane() as p, Driver() as d:
         p.agent(d)
         equal(d("insync", "ks", 1, 50, "n2", 5000)["status"], "ok")
         equal(p.mock.asked("POST", "/v1/keyspaces/ks/partitions/1/insync")[0].body,
               {"session": p.session, "epoch": 50, "mod_revision": 0, "insync": ["n2"]})
+
+
+@test
+def load_is_reported_in_requests_of_a_bounded_size():
+    with Plane() as p, Driver() as d:
+        answers = [None]  # the first request gets none: it is sent again, with its number
+        asked = lambda: p.mock.asked("POST", NODE + "/load")
+        p.mock.rules.insert(0, ("POST", NODE + "/load", lambda r: answers.pop() if answers else (
+            202, {}, {"counted": len(r.body["partitions"]) - 1})))
+        p.agent(d, timeout_ms=30000)  # a slow machine is no lost answer
+        equal(d("load", "ks", 1, 50, 3, 60000), {"status": "ok", "code": "", "counted": 2})
+        first, again = asked()
+        equal(first.body, again.body)
+        equal(first.body["partitions"][2], {
+            "keyspace": "ks", "partition": 3, "epoch": 50, "reads": 600, "writes": 60, "read_bytes": 0, "write_bytes": 0,
+            "cpu_ms": 0, "size_bytes": 1000, "queue_ms_p99": 2, "items": 5,
+            "keys": [{"key": 'a"b', "weight": 9}, {"key": "c", "end": "d", "weight": 1}]})
+        equal({k: v for k, v in first.body.items() if k != "partitions"},
+              {"session": p.session, "interval_ms": 60000, "seq": 1, "node": {"cpu": 1.5}})
+        # More than a request holds.
+        equal(d("load", "ks", 1, 50, 30000, 60000)["counted"], 30000 - (len(asked()) - 2))
+        sizes = [int(r.headers["Content-Length"]) for r in asked()]
+        assert len(sizes) > 3 and max(sizes) < 8 << 20, sizes
+        seqs = [r.body["seq"] for r in asked()[1:]]
+        assert seqs == sorted(set(seqs)), seqs
+        # The answer to the first try was lost, and the second one says so.
+        answers[:] = [problem(409, "stale_report"), None]
+        equal(d("load", "ks", 1, 50, 3, 60000), {"status": "ok", "code": "", "counted": 3})
+        answers[:] = [problem(400, "invalid_request")]
+        equal(d("load", "ks", 1, 50, 3, 60000), {"status": "refused", "code": "invalid_request", "counted": 0})
+        answers[:] = [problem(409, "session_ended")]
+        equal(d("load", "ks", 1, 50, 3, 60000)["status"], "no_session")
 
 
 @test

@@ -184,6 +184,24 @@ class CliTest(unittest.TestCase):
              "/v1/keyspaces/orders/partitions/17/merge", {"with": 18}, {"revision": 46, "route": ROUTE}),
             (["partition", "move", "orders", "17", "--from", "n1", "--to", "n2", "--empty"], "POST",
              "/v1/keyspaces/orders/partitions/17/move", {"from": "n1", "to": "n2", "empty": True}, operation),
+            (["partition", "transfer", "orders", "17", "--to", "n2", "--expect-epoch", "42"], "POST",
+             "/v1/keyspaces/orders/partitions/17/transfer", {"to": "n2", "expect_epoch": 42}, operation),
+            (["partition", "add-replica", "orders", "17", "n3", "--role", "async", "--max-bytes-per-s", "9"], "POST",
+             "/v1/keyspaces/orders/partitions/17/replicas", {"node": "n3", "role": "async", "max_bytes_per_s": 9}, operation),
+            (["partition", "remove-replica", "orders", "17", "n3", "--reason", "old"], "DELETE",
+             "/v1/keyspaces/orders/partitions/17/replicas/n3", {"reason": "old"}, operation),
+            (["partition", "failover", "orders", "17", "--to", "n2", "--reason", "burnt", "-y"], "POST",
+             "/v1/keyspaces/orders/partitions/17/failover", {"to": "n2", "reason": "burnt", "accept_loss": True}, operation),
+            (["partition", "insync", "orders", "17", "--session", "7", "--epoch", "42", "--insync", "n2", "--insync", "n3",
+              "--mod-revision", "44"], "POST", "/v1/keyspaces/orders/partitions/17/insync",
+             {"session": 7, "epoch": 42, "insync": ["n2", "n3"], "mod_revision": 44}, {"revision": 46, "route": ROUTE}),
+            (["operation", "abort", "19", "--reason", "why"], "POST", "/v1/operations/19/abort", {"reason": "why"}, operation),
+            (["operation", "retry", "19"], "POST", "/v1/operations/19/retry", {}, operation),
+            (["operation", "finish-validation", "19"], "POST", "/v1/operations/19/finish-validation", {}, operation),
+            (["operation", "finish-validation", "19", "--back", "--expect-revision", "4"], "POST",
+             "/v1/operations/19/finish-validation", {"back": True, "expect_revision": 4}, operation),
+            (["operation", "promote-candidate", "19", "--reason", "burnt", "--yes"], "POST",
+             "/v1/operations/19/promote-candidate", {"reason": "burnt"}, operation),
             (["partition", "pin", "orders", "17"], "PATCH", "/v1/keyspaces/orders/partitions/17", {"pinned": True},
              ROUTE),
             (["partition", "unpin", "orders", "17"], "PATCH", "/v1/keyspaces/orders/partitions/17",
@@ -246,6 +264,11 @@ class CliTest(unittest.TestCase):
              "/v1/operations?state=done&keyspace=orders&node=n1&kind=move&limit=10000",
              {"revision": 1, "operations": [{"id": 19}]}, "19"),
             (["operation", "get", "19"], "/v1/operations/19", {"id": 19}, "19"),
+            (["operation", "authority", "19"], "/v1/operations/19/authority",
+             {"operation": 19, "authority": {"node": "n1"}, "verbs": ["abort"]}, "n1"),
+            (["node", "duties", "n1"], "/v1/nodes/n1/duties", {"revision": 1, "duties": [{"id": 31}]}, "31"),
+            (["skew", "orders"], "/v1/skew?keyspace=orders", {"resources": {}, "hot_keys": [{"finding": "hot_key"}]}, "hot_key"),
+            (["skew"], "/v1/skew", {"resources": {}, "hot_nodes": [{"finding": "hot_node"}]}, "hot_node"),
             (["server", "list"], "/v1/cluster", cluster, "1"),
             (["watchers", "--behind", "4"], "/v1/cluster/watchers?behind=4&limit=10000", {"revision": 4, "watchers": [{"id": 3}]}, "3"),
             (["command", "get", "k/1"], "/v1/commands/k%2F1", {"revision": 4, "applied_revision": 3, "status": 201}, "201"),
@@ -288,6 +311,64 @@ class CliTest(unittest.TestCase):
             with self.subTest(" ".join(args)):
                 m = self.mock_list(reply(answer))
                 self.assertEqual(self.run_cli([m], *args, "--no-headers").stdout.split(), cells)
+
+    def test_skew_shows_figures_then_findings(self):
+        stats = {"mean": 5000, "median": 3000, "p99": 35000, "max": 35000, "max_to_mean": 7, "max_to_median": 11.667,
+                 "top10_share": 0.775}
+        m = self.mock_list(reply({
+            "resources": {"writes": {"unit": "per_s", "partitions": stats, "nodes": stats | {"least_max_to_mean": 6.4}}},
+            "hot_keys": [{"finding": "hot_key", "resource": "writes", "keyspace": "orders", "partition": 17, "node": "n1",
+                          "key": "melon", "value": 35000, "bound": 1000, "remedy": "spread_key",
+                          "salts": {"count": 8, "largest_owner_load": 7000, "sharing_an_owner": 2}}]}))
+        self.assertEqual([line.split() for line in self.run_cli([m], "skew", "orders", "--no-headers").stdout.splitlines()], [
+            ["writes", "per_s", "5000", "3000", "35000", "35000", "7", "11.667", "0.775", "7", "6.4"], [],
+            ["hot_key", "writes", "orders", "17", "n1", "melon", "35000", "1000", "spread_key", "-",
+             "8", "salts,", "at", "most", "7000,", "2", "share", "an", "owner"]])
+
+    def moving(self, *stages, attention=None):
+        """A move that is in each of the stages for one request, and in the last for ever."""
+        left = list(stages)
+
+        def answer(request):
+            stage = left.pop(0) if request["method"] == "GET" and len(left) > 1 else left[0]
+            state = {"DONE": "done", "ABORTED": "aborted", "FAILED": "failed"}.get(stage, "running")
+            body = {"id": 19, "stage": stage, "state": state, "attempt": 1, "revision": 45}
+            return reply(body | ({"attention": attention} if attention else {}), 202 if request["method"] == "POST" else 200)
+        return self.mock(answer)
+
+    def test_waits_for_the_end_of_an_operation(self):
+        move = ["partition", "move", "orders", "17", "--to", "n2", "--wait", "1m", "-o", "json"]
+        m = self.moving("QUEUED", "COPY", "COPY", "COPY", "DONE")
+        got = self.run_cli([m], *move)
+        self.assertEqual(json.loads(got.stdout)["stage"], "DONE")
+        self.assertEqual([line.split()[-1] for line in got.stderr.splitlines()], ["QUEUED", "COPY", "DONE"])
+        asked = [r for r in m.seen if r["method"] == "GET"]
+        self.assertEqual({r["target"] for r in asked}, {"/v1/operations/19?min_revision=45"})
+        self.assertEqual(len(asked), 5)
+        m = self.moving("ABORTED", attention={"code": "no_room", "detail": "the disk is full", "since": "x"})
+        got = self.run_cli([m], *move, code=1)
+        self.assertIn("the disk is full (no_room)", got.stderr)
+        self.assertEqual(json.loads(got.stdout)["state"], "aborted")
+
+    def test_waits_no_longer_than_it_was_told(self):
+        m = self.moving("COPY")
+        got = self.run_cli([m], "operation", "abort", "19", "--wait", "300ms", code=6)
+        self.assertIn("still in COPY", got.stderr)
+        self.assertLess(len(m.seen), 8)
+
+    def test_watches_an_operation(self):
+        m = self.moving("QUEUED", "COPY", "COPY", "WINDOW", "FAILED")
+        got = self.run_cli([m], "operation", "watch", "19", "-o", "jsonl", code=1)
+        self.assertEqual([json.loads(line)["stage"] for line in got.stdout.splitlines()], ["QUEUED", "COPY", "WINDOW", "FAILED"])
+        m = self.moving("COPY", "DONE")
+        self.assertEqual(self.run_cli([m], "operation", "watch", "19", "-o", "name").stdout, "COPY\nDONE\n")
+
+    def test_what_gives_something_up_asks_first(self):
+        for args in (["operation", "promote-candidate", "19", "--reason", "x"],
+                     ["partition", "failover", "orders", "17", "--to", "n2", "--reason", "x"]):
+            m = self.mock_list(reply({}))
+            self.run_cli([m], *args, code=2)
+            self.assertEqual(m.seen, [])
 
     def test_pages_are_followed(self):
         def answer(request):

@@ -25,14 +25,15 @@ class ModelNode:
     """`paused` stands for a process that is stopped: it renews nothing, and believes in its lease until that is over.
     `crash()` ends the process: what it held ends there and then."""
 
-    def __init__(self, cluster, name, address=None):
-        self.cluster, self.name = cluster, name
+    def __init__(self, cluster, name, address=None, labels=None):
+        self.cluster, self.name, self.labels = cluster, name, labels
         self.address = address or f"{name}:9000"
         self.session = self.lease_s = None
         self.known_session = None  # what the data directory remembers
         self.grants, self.seen = {}, 0
         self.work, self.seq = {}, 0
         self.stops_at = None  # a stage that this node never reports on
+        self.also = {}  # what else it says, by stage
         self.lease_until = 0.0
         self.holds, self.open = [], {}
         self.ended = 0
@@ -74,7 +75,7 @@ class ModelNode:
     # --- the calls ---
 
     def register(self, name_previous=True, copies=None):
-        body = {"address": self.address}
+        body = {"address": self.address} | ({"labels": self.labels} if self.labels else {})
         if name_previous and self.known_session:
             body["previous_session"] = self.known_session
         if copies is not None:
@@ -217,6 +218,7 @@ class ModelNode:
                 self.grants[task["partition"]] = {**self.grants[task["partition"]], "fenced": True}
                 self._account()
             self.seq += 1
+            body |= self.also.get(task["stage"], {}) if task.get("side") == "destination" else {}
             body |= {"node": self.name, "session": self.session, "attempt": task["attempt"], "stage": task["stage"],
                      "seq": self.seq}
         once(leader, "POST", f"/v1/operations/{task['operation']}/reports", body)

@@ -11,7 +11,7 @@ FOLDERS = {
     "raft": {"base", "raft"},
     "balancer": {"base", "directory", "balancer"},
     "control": {"base", "directory", "balancer", "control"},
-    "api": {"base", "directory", "control", "api"},
+    "api": {"base", "directory", "balancer", "control", "api"},
     "client": {"base", "client"},
     "cli": {"base", "client", "cli"},
 }

@@ -1,27 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operations under random reports, verbs, time-outs and sessions, sensible ones and others:
  *
- *   a stage follows one that it may follow, attempts only grow, what has ended stays so (I13);
+ *   a stage follows one that it may follow, attempts only grow, what has ended stays so until a
+ *   person asks for it again, and then begins with nothing proven (I13);
  *   authority passes to a destination only when the source was fenced and both agree, or when the
  *   source has lapsed after an equal validation, or a person said so (I14);
  *   an abort leaves authority where it was and the candidate with a duty (I15);
+ *   the verbs that the authority answer lists are those that apply takes, and its way back is what
+ *   an abort does;
  *   and all that dir_check knows. */
 #include "base/mem.h"
 #include "directory/internal.h"
+#include "directory/operation_authority.h"
 #include "tests/harness/agents.h"
+#include "tests/harness/fleet.h"
 #include "tests/harness/tap.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { NODES = 4, ROUNDS = 6, COMMANDS = 1500, IDS = 1 << 18 };
+enum { NODES = 4, ROUNDS = 24, COMMANDS = 1500, IDS = 1 << 18 };
 
 static struct world w;
 static struct tap_rand rng;
 static dir_rev epochs[IDS]; /* by partition id */
-static uint64_t reached[DIR_STAGE_FAILED + 1], refused, counted, forwards, cutovers, restarts;
-static uint64_t seq;
+static uint64_t reached[DIR_STAGE_FAILED + 1], refused, counted, forwards, cutovers, restarts,
+    retries, reverses, parts;
+static uint64_t seq, listed;
 
 static uint64_t below(uint64_t n)
 {
@@ -56,7 +62,7 @@ static const struct dir_partition *any_partition(void)
 
 /* What happened to one operation in one command. */
 struct step {
-    bool is_report, is_promotion;
+    bool is_report, is_promotion, is_retry;
     uint64_t applied, checksum, seq;
 };
 
@@ -83,6 +89,11 @@ static void do_start(void)
     if (m.kind == DIR_OPERATION_REMOVE_REPLICA) {
         m.from = text(name_of(below(NODES)));
     }
+    uint8_t bound[2] = {(uint8_t)('a' + below(26)), (uint8_t)('a' + below(26))};
+    m.has_range = m.kind == DIR_OPERATION_MOVE && chance(60);
+    m.range_start = (ProtobufCBinaryData){chance(60), &bound[0]};
+    m.range_end_open = m.range_start.len > 0 && chance(70);
+    m.range_end = (ProtobufCBinaryData){1, &bound[1]};
     m.role = chance(50) ? DIR_ROLE_SYNC : DIR_ROLE_ASYNC;
     (void)world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_START, &m);
 }
@@ -141,7 +152,7 @@ static void do_report(const struct dir_operation *o)
     m.epoch = o->partition == p->id || chance(95) ? o->epoch_before : p->epoch;
     m.final_position = 200 + below(100);
     m.old_epoch_writes = chance(10);
-    step = (struct step){true, false, m.applied_position, m.checksum, m.seq};
+    step = (struct step){true, false, false, m.applied_position, m.checksum, m.seq};
     const struct dir_result *r = world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_REPORT, &m);
     counted += r->err.code == ERR_OK;
     refused += r->err.code == ERR_STALE_REPORT;
@@ -154,19 +165,82 @@ static void do_report(const struct dir_operation *o)
     }
 }
 
-static void do_verb(const struct dir_operation *o)
+static const struct {
+    Cadastre__OperationVerbKind kind;
+    bool back;
+    enum dir_verb listed;
+} verbs[] = {
+    {CADASTRE__OPERATION_VERB_KIND__ABORT, false, DIR_VERB_ABORT},
+    {CADASTRE__OPERATION_VERB_KIND__FINISH_VALIDATION, false, DIR_VERB_FINISH_VALIDATION},
+    {CADASTRE__OPERATION_VERB_KIND__FINISH_VALIDATION, true, DIR_VERB_FINISH_VALIDATION_BACK},
+    {CADASTRE__OPERATION_VERB_KIND__PROMOTE_CANDIDATE, false, DIR_VERB_PROMOTE_CANDIDATE},
+    {CADASTRE__OPERATION_VERB_KIND__RETRY, false, DIR_VERB_RETRY}};
+enum { VERBS = sizeof verbs / sizeof verbs[0] };
+
+static Cadastre__OperationVerb verb_of(const struct dir_operation *o, uint64_t i)
 {
-    static const Cadastre__OperationVerbKind kinds[] = {
-        CADASTRE__OPERATION_VERB_KIND__ABORT, CADASTRE__OPERATION_VERB_KIND__FINISH_VALIDATION,
-        CADASTRE__OPERATION_VERB_KIND__FINISH_VALIDATION,
-        CADASTRE__OPERATION_VERB_KIND__PROMOTE_CANDIDATE, CADASTRE__OPERATION_VERB_KIND__RETRY};
     Cadastre__OperationVerb m;
     cadastre__operation_verb__init(&m);
     m.operation = o->id;
-    m.verb = kinds[below(5)];
+    m.verb = verbs[i].kind;
+    m.back = verbs[i].back;
     m.reason = text("why not");
+    step.is_retry = m.verb == CADASTRE__OPERATION_VERB_KIND__RETRY;
+    return m;
+}
+
+/* Of any operation, ended ones too. */
+static void check_listed(const struct dir_operation *o)
+{
+    struct operation_authority a;
+    operation_authority_of(world_state(&w), o, &a);
+    for (uint64_t i = 0; i < VERBS; i++) {
+        Cadastre__OperationVerb m = verb_of(o, i);
+        struct dir_result *r = world_try(&w, CADASTRE__COMMAND__BODY_OPERATION_VERB, &m);
+        bool changes = r->err.code == ERR_OK && r->revision > world_state(&w)->revision;
+        CHECK(((a.verbs & verbs[i].listed) != 0) == changes);
+        listed += changes;
+        result_unref(r);
+    }
+    CHECK((a.way_back == DIR_WAY_BACK_IMPOSSIBLE) == ((a.verbs & DIR_VERB_ABORT) == 0));
+    CHECK(a.node == NULL || a.epoch != 0);
+}
+
+static void do_verb(const struct dir_operation *o)
+{
+    uint8_t key[8];
+    struct operation_authority a;
+    Cadastre__OperationVerb m = verb_of(o, below(VERBS));
+    uint64_t partition = o->partition;
+    operation_authority_of(world_state(&w), o, &a);
     step.is_promotion = m.verb == CADASTRE__OPERATION_VERB_KIND__PROMOTE_CANDIDATE;
-    (void)world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_VERB, &m);
+    const struct dir_result *r = world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_VERB, &m);
+    const struct dir_partition *p =
+        ptree_get(&world_state(&w)->partitions, ptree_u64_key(partition, key));
+    if (m.verb == CADASTRE__OPERATION_VERB_KIND__ABORT && r->err.code == ERR_OK && p != NULL) {
+        CHECK((p->epoch > a.epoch) == (a.way_back == DIR_WAY_BACK_NEW_EPOCH));
+    }
+}
+
+/* One that has ended, to be asked for again. */
+static void do_retry(void)
+{
+    const struct dir_operation *o;
+    struct ptree_iter it;
+    uint64_t skip = below(world_state(&w)->operations.count + 1);
+    for (ptree_seek(&world_state(&w)->operations, slice_of(NULL, 0), &it);
+         (o = ptree_iter_get(&it, NULL)) != NULL && (skip > 0 || o->state <= DIR_OPERATION_DONE);
+         ptree_iter_next(&it)) {
+        skip -= skip > 0;
+    }
+    if (o != NULL) {
+        Cadastre__OperationVerb m;
+        cadastre__operation_verb__init(&m);
+        m.operation = o->id;
+        m.verb = CADASTRE__OPERATION_VERB_KIND__RETRY;
+        step.is_retry = true;
+        (void)world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_VERB, &m);
+    }
 }
 
 static void do_timeout(const struct dir_operation *o)
@@ -255,11 +329,13 @@ static void do_something(void)
         do_duty();
     } else if (dice < 22) {
         (void)agent_insync(&w, any_partition(), any_partition()->session, name_of(below(NODES)));
+    } else if (dice < 26) {
+        do_retry();
     } else if (o == NULL) {
         do_start();
     } else if (o->state == DIR_OPERATION_QUEUED && dice < 97) {
         do_admit(o);
-    } else if (dice < 95) {
+    } else if (dice < 95 && !(o->stage == DIR_STAGE_WINDOW && chance(30))) {
         do_report(o);
     } else if (dice < 98) {
         do_verb(o);
@@ -271,11 +347,19 @@ static void do_something(void)
 /* --- what must hold --- */
 
 /* The stages that may follow each other, as docs/movement.md has them. */
-static bool may_follow(uint8_t a, uint8_t b)
+static bool may_follow(const struct dir_operation *o, uint8_t a, uint8_t b)
 {
+    if (o->reverses != 0 &&
+        ((a == DIR_STAGE_QUEUED && b == DIR_STAGE_CATCH_UP) ||
+         (a >= DIR_STAGE_CATCH_UP && a <= DIR_STAGE_CUTOVER && b == DIR_STAGE_PREPARE))) {
+        return true; /* it begins with a copy, and may have to do without */
+    }
     bool copying = b >= DIR_STAGE_SNAPSHOT && b <= DIR_STAGE_CATCH_UP;
     if (b == DIR_STAGE_ABORTED) {
         return a <= DIR_STAGE_CUTOVER;
+    }
+    if (a == DIR_STAGE_ABORTED || a == DIR_STAGE_FAILED) {
+        return b == (a == DIR_STAGE_ABORTED ? DIR_STAGE_QUEUED : DIR_STAGE_CLEANUP);
     }
     if (a >= DIR_STAGE_COPY && a <= DIR_STAGE_CUTOVER && copying && (b <= a)) {
         return true;
@@ -305,7 +389,7 @@ static void check_path(const struct dir_operation *o)
 {
     for (uint32_t i = 1; i < o->stage_count; i++) {
         uint8_t a = o->stages[i - 1].stage, b = o->stages[i].stage;
-        if (!CHECK(may_follow(a, b))) {
+        if (!CHECK(may_follow(o, a, b))) {
             tap_note("operation %" PRIu64 ": %s after %s", o->id, dir_stage_name(b),
                      dir_stage_name(a));
         }
@@ -319,6 +403,13 @@ static void check_cutover(const struct dir_operation *was, const struct dir_oper
     const struct dir_node *d = view_node_by_id(world_state(&w), o->destination);
     (void)p;
     CHECK(o->epoch_after == world_state(&w)->revision && view_node_is_live(d));
+    if (o->part.is_set) {
+        uint8_t key[8];
+        const struct dir_tombstone *t =
+            ptree_get(&world_state(&w)->tombstones, ptree_u64_key(was->partition, key));
+        CHECK(t != NULL && o->retired == was->partition && t->successor_count >= 2);
+        parts++;
+    }
     if (step.is_report) {
         cutovers++;
         CHECK(was->stage == DIR_STAGE_CUTOVER && was->fenced);
@@ -346,10 +437,28 @@ static bool owes(uint64_t node, uint64_t operation)
     return false;
 }
 
+/* The two rows of a move that is taken back name each other. */
+static void check_reverse(const struct dir_operation *o)
+{
+    const struct dir_operation *other = view_operation(world_state(&w), o->reversed_by);
+    if (o->reversed_by != 0 && CHECK(other != NULL)) {
+        CHECK(other->reverses == o->id && other->source == o->destination &&
+              other->destination == o->source && o->state == DIR_OPERATION_DONE);
+        reverses++;
+    }
+}
+
 static void check_change(const struct dir_operation *was, const struct dir_operation *o)
 {
     CHECK(o->attempt >= was->attempt);
-    CHECK(was->state < DIR_OPERATION_DONE || o->state == was->state);
+    check_reverse(o);
+    if (was->state >= DIR_OPERATION_DONE && o->state != was->state) {
+        retries++;
+        CHECK(step.is_retry && was->state != DIR_OPERATION_DONE && o->attention_code[0] == '\0');
+        CHECK(was->state == DIR_OPERATION_FAILED ||
+              (o->stage == DIR_STAGE_QUEUED && o->attempt > was->attempt && o->copy == 0 &&
+               !o->joined && !o->fenced && o->final_position == 0));
+    }
     bool over = o->stage == DIR_STAGE_WINDOW ||
                 (o->kind == DIR_OPERATION_TRANSFER && o->state == DIR_OPERATION_DONE);
     if (over && was->stage != o->stage) {
@@ -376,6 +485,7 @@ static void check_operations(void)
             check_change(*was, o);
         }
         check_path(o);
+        check_listed(o);
         mem_free(*was);
         *was = mem_dup(o, operation_size(o));
     }
@@ -407,6 +517,7 @@ static void one_world(void)
     for (uint64_t i = 0; i < NODES; i++) {
         (void)agent_put(&w, name_of(i), 0);
     }
+    fleet_unlimited(&w); /* budgets have a test of their own */
     agent_keyspace(&w, 1);
     (void)world_split(&w, agent_partition(&w, "a")->id, "g");
     (void)world_split(&w, agent_partition(&w, "h")->id, "n");
@@ -439,9 +550,12 @@ static void random_operations_keep_the_rules(void)
             tap_note("%s was never reached", dir_stage_name((enum dir_stage)s));
         }
     }
-    tap_note("%" PRIu64 " counted, %" PRIu64 " stale, %" PRIu64 " cutovers, %" PRIu64 " forward",
-             counted, refused, cutovers, forwards);
-    CHECK(counted > ROUNDS * COMMANDS / 10 && refused > 200 && cutovers > 10);
+    tap_note("%" PRIu64 " counted, %" PRIu64 " stale, %" PRIu64 " cutovers, %" PRIu64
+             " forward, %" PRIu64 " tried again, %" PRIu64 " taken back",
+             counted, refused, cutovers, forwards, retries, reverses);
+    CHECK(counted > ROUNDS * COMMANDS / 10 && refused > 200 && cutovers > 10 &&
+          listed > ROUNDS * 100);
+    CHECK(retries > 10 && reverses > 5 && parts > 0);
 }
 
 int main(void)

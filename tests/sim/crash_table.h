@@ -41,6 +41,7 @@ enum crash_outcome {
     CRASH_NO_EFFECT,   /* the command or report is refused, or its answer repeated; all stays */
     CRASH_REFUSED,     /* 409, naming the operation */
     CRASH_SAME_STAGE,  /* a new attempt in the same stage, at the source's new epoch */
+    CRASH_TRIES_AGAIN, /* a new attempt in the same stage; the epoch stays */
     CRASH_OWNER_AGAIN, /* the operation goes on; the owner's new session has a new epoch */
     CRASH_CATCH_UP,    /* a new attempt in CATCH_UP; the epoch is new if it was fenced */
     CRASH_CATCH_UP_NEW_EPOCH,
@@ -50,19 +51,41 @@ enum crash_outcome {
     CRASH_FORWARD,  /* the destination has authority at a new epoch */
     CRASH_NOBODY,   /* the owner's session has lapsed: unavailable, the epoch kept, the stage too */
     CRASH_ATTENTION, /* goes on, and a person is needed */
-    CRASH_CANCELLED  /* with the keyspace: aborted, and duties for every copy */
+    CRASH_ALLOWED,   /* the command is taken: only the operation's duty is left, which stays */
+    CRASH_SETTLED,   /* so is its node's removal: nobody will do the duty, and it is done */
+    /* With a replica in sync beside the source: */
+    CRASH_FAILED_OVER,  /* the replica has authority at a new epoch, and the operation is aborted */
+    CRASH_FAILED,       /* the same after the cutover: it has failed, nothing is undone */
+    CRASH_OTHERS_MATTER /* the same when only its duty is left: it goes on */
 };
 
 struct crash_expect {
     enum crash_outcome outcome;
     enum dir_stage stage; /* afterwards */
     bool new_attempt, new_epoch, duty;
-    enum crash_owner { CRASH_OF_SOURCE, CRASH_OF_DESTINATION, CRASH_OF_NOBODY } owner;
+    enum crash_owner {
+        CRASH_OF_SOURCE,
+        CRASH_OF_DESTINATION,
+        CRASH_OF_REPLICA,
+        CRASH_OF_NOBODY
+    } owner;
 };
 
 enum crash_outcome crash_outcome(enum crash_event event, unsigned stage_index);
 /* All that follows from the outcome. */
 struct crash_expect crash_expect(enum crash_event event, unsigned stage_index);
 const char *crash_event_name(enum crash_event event);
+
+/* The same where a replica is in sync (n1 the primary, n2 in sync, another the destination), and of
+ * the other kinds, which end in JOIN. */
+struct crash_replica_row {
+    const char *name;
+    enum crash_kind { CRASH_MOVE, CRASH_ADD_REPLICA, CRASH_MOVE_REPLICA } kind;
+    enum crash_event event;
+    const char *cells;
+};
+enum { CRASH_REPLICA_ROWS = 16 };
+extern const struct crash_replica_row crash_replica_rows[CRASH_REPLICA_ROWS];
+struct crash_expect crash_replica_expect(const struct crash_replica_row *row, unsigned stage_index);
 
 #endif

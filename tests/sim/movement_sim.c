@@ -2,27 +2,12 @@
 /* Time, network, faults, and the leader around a real directory and a real lease table. */
 #include "tests/sim/movement_internal.h"
 
-#include "base/assert.h"
-#include "base/mem.h"
-
 #include <stdio.h>
 #include <string.h>
 
-#define STEP  (5 * MS)
-#define FULL  (100 * SECOND) /* with faults */
-#define QUIET (60 * SECOND)  /* without */
+#define STEP (5 * MS)
 
-const char *const sim_names[NODES] = {"n1", "n2", "n3"};
-
-const char *movement_mutant_name(enum movement_mutant m)
-{
-    static const char *const names[] = {"as written",
-#define X(name) #name,
-                                        MOVEMENT_MUTANTS(X)
-#undef X
-    };
-    return names[m];
-}
+const char *const sim_names[NODES] = {"n1", "n2", "n3", "n4"};
 
 uint64_t sim_below(struct sim *s, uint64_t n)
 {
@@ -96,8 +81,8 @@ static struct event take(struct sim *s)
 
 static uint64_t network_delay(struct sim *s)
 {
-    uint64_t most = 30 * MS;
-    if (!s->healed && sim_chance(s, 10)) {
+    uint64_t most = s->noise == NOISE_MILD && sim_chance(s, 10) ? 400 * MS : 30 * MS;
+    if (s->noise == NOISE_FULL && sim_chance(s, 10)) {
         most = sim_chance(s, 30) ? 20 * SECOND : 3 * SECOND;
     }
     return MS + sim_below(s, most);
@@ -106,26 +91,28 @@ static uint64_t network_delay(struct sim *s)
 void sim_send(struct sim *s, const struct event *e, unsigned a, unsigned b)
 {
     bool cut = s->cut_until[a] > s->now || s->cut_until[b] > s->now;
-    bool lost = !s->healed && sim_chance(s, 3);
+    static const unsigned losses[] = {0, 1, 3}, repeats[] = {0, 6, 12};
+    bool lost = sim_chance(s, losses[s->noise]);
     if (cut || lost || s->link_until[a][b] > s->now) {
         return;
     }
     sim_post(s, e, network_delay(s));
-    if (!s->healed && sim_chance(s, 12)) {
-        sim_post(s, e, network_delay(s) + sim_below(s, 8 * SECOND));
+    if (sim_chance(s, repeats[s->noise])) {
+        sim_post(s, e,
+                 network_delay(s) + sim_below(s, s->noise == NOISE_FULL ? 8 * SECOND : SECOND));
     }
 }
 
 /* --- the directory --- */
 
-static const struct dir_partition *partition(const struct sim *s)
+const struct dir_partition *sim_partition(const struct sim *s)
 {
     return agent_partition(&s->world, "k");
 }
 
-static unsigned node_of_id(const struct sim *s, uint64_t id)
+unsigned sim_node_of(const struct sim *s, uint64_t id)
 {
-    for (unsigned n = 0; n < NODES; n++) {
+    for (unsigned n = 0; n < s->nodes; n++) {
         if (agent_node(&s->world, sim_names[n])->id == id) {
             return n;
         }
@@ -133,68 +120,7 @@ static unsigned node_of_id(const struct sim *s, uint64_t id)
     return NODES;
 }
 
-static bool on_task(void *arg, const struct dir_task *t)
-{
-    if (t->kind == DIR_TASK_GRANT) {
-        *(struct dir_task *)arg = *t;
-    }
-    return true;
-}
-
-struct order sim_order(const struct sim *s, unsigned node)
-{
-    const struct dir_node *n = agent_node(&s->world, sim_names[node]);
-    struct dir_task t = {.role = 0};
-    (void)dir_tasks(world_state(&s->world), n, 0, on_task, &t);
-    struct order o = {.session = n->session,
-                      .revision = t.revision,
-                      .grant_session = t.session,
-                      .epoch = t.epoch,
-                      .role = t.role,
-                      .fenced = t.fenced};
-    if (t.partition == NULL || t.role != DIR_ROLE_PRIMARY) {
-        return o;
-    }
-    o.changed = t.partition->mod_revision;
-    for (uint32_t i = 0; i < t.must_have_count; i++) {
-        o.must |= (uint8_t)(1U << node_of_id(s, t.must_have[i].node->id));
-    }
-    for (uint8_t i = 0; i < t.partition->replica_count; i++) {
-        if (t.partition->replicas[i].role == DIR_ROLE_ASYNC) {
-            o.async |= (uint8_t)(1U << node_of_id(s, t.partition->replicas[i].node));
-        }
-    }
-    return o;
-}
-
-/* What must hold between the states before and after each command, and with what nodes do then. */
-static void check_command(struct sim *s)
-{
-    const struct dir_partition *p = partition(s);
-    const struct dir_node *owner = view_primary(world_state(&s->world), p);
-    uint64_t id = owner != NULL ? owner->id : 0;
-    if (p->epoch < s->last_epoch) {
-        sim_fail(s, "an epoch went back");
-    }
-    bool other = id != s->last_owner || p->session != s->last_session;
-    if (id != 0 && other && p->epoch == s->last_epoch) {
-        sim_fail(s, "authority changed without a new epoch");
-    }
-    for (unsigned i = 0; id != 0 && other && i < PROCS; i++) {
-        if (node_may_write(s, i) && s->procs[i].session != p->session) {
-            sim_fail(s, "authority was published while another may write");
-        }
-    }
-    if (id != 0 && other) {
-        s->run.failovers += p->cause == DIR_CHANGE_FAILOVER;
-        s->run.regrants += p->cause == DIR_CHANGE_GRANT;
-        s->last_owner = id;
-        s->last_session = p->session;
-    }
-    s->last_epoch = p->epoch;
-}
-
-static void commanded(struct sim *s)
+void sim_commanded(struct sim *s)
 {
     const struct dir_effects *effects = s->world.effects;
     s->run.commands++;
@@ -267,12 +193,10 @@ static void on_confirmed(struct sim *s, const struct event *e)
 
 static void on_put(struct sim *s, const struct event *e)
 {
-    const char *name = sim_names[sim_node(e->proc)];
     if (s->frozen_until > s->now) {
         return;
     }
-    const struct dir_result *r = agent_put(&s->world, name, e->session);
-    commanded(s);
+    const struct dir_result *r = leader_put(s, sim_node(e->proc), e->session);
     if (r->err.code == ERR_OK) {
         struct event out = {.session = r->session, .changed = r->node->lease_ms};
         out.order = sim_order(s, sim_node(e->proc));
@@ -282,7 +206,7 @@ static void on_put(struct sim *s, const struct event *e)
 
 static void on_in_sync(struct sim *s, const struct event *e)
 {
-    const struct dir_partition *p = partition(s);
+    const struct dir_partition *p = sim_partition(s);
     Cadastre__InsyncChange m;
     char names[NODES][4];
     char *list[NODES];
@@ -293,7 +217,7 @@ static void on_in_sync(struct sim *s, const struct event *e)
     m.insync = list;
     m.has_mod_revision = true;
     m.mod_revision = sim_mutated(s, MOVEMENT_in_sync_replayed) ? p->mod_revision : e->changed;
-    for (unsigned n = 0; n < NODES; n++) {
+    for (unsigned n = 0; n < s->nodes; n++) {
         if ((e->mask & 1U << n) != 0) {
             (void)snprintf(names[n], sizeof names[n], "%s", sim_names[n]);
             list[m.n_insync++] = names[n];
@@ -302,18 +226,18 @@ static void on_in_sync(struct sim *s, const struct event *e)
     if (s->frozen_until <= s->now) {
         (void)world_do(&s->world, CADASTRE__COMMAND__BODY_INSYNC_CHANGE, &m);
         s->run.insync_changes += s->world.result->err.code == ERR_OK;
-        commanded(s);
+        sim_commanded(s);
     }
 }
 
-static void end_session(struct sim *s, const struct event *e)
+void sim_end_session(struct sim *s, unsigned node, dir_rev session)
 {
-    (void)agent_end(&s->world, sim_names[e->proc], e->session, false);
+    (void)agent_end(&s->world, sim_names[node], session, false);
     s->run.lapses += s->world.result->err.code == ERR_OK;
-    commanded(s);
-    const struct dir_node *n = agent_node(&s->world, sim_names[e->proc]);
-    struct lease *l = leases_find(&s->leases, n->id, e->session);
-    l = l != NULL ? l : leases_find_before(&s->leases, n->id, e->session);
+    sim_commanded(s);
+    const struct dir_node *n = agent_node(&s->world, sim_names[node]);
+    struct lease *l = leases_find(&s->leases, n->id, session);
+    l = l != NULL ? l : leases_find_before(&s->leases, n->id, session);
     if (l != NULL) {
         l->proposed = l->ending = false;
     }
@@ -323,24 +247,24 @@ static bool propose(void *arg, uint64_t node, struct lease *l)
 {
     struct sim *s = arg;
     struct event e = {
-        .kind = EV_END, .proc = node_of_id(s, node), .session = l->session, .term = s->term};
+        .kind = EV_END, .proc = sim_node_of(s, node), .session = l->session, .term = s->term};
     l->proposed = l->ending = true;
     sim_post(s, &e, MS + sim_below(s, sim_chance(s, 10) ? 4 * SECOND : 60 * MS));
     return true;
 }
 
 /* What the old leader proposed is in the log before the new one counts, or never. */
-static void change_leader(struct sim *s)
+void sim_change_leader(struct sim *s)
 {
     for (uint32_t i = 0; i < s->heap_count; i++) {
         struct event *e = &s->heap[i];
         if (e->kind == EV_END && e->term == s->term && sim_chance(s, 50)) {
-            struct event now = *e;
             e->term = 0;
-            end_session(s, &now);
+            sim_end_session(s, e->proc, e->session);
         }
     }
     s->term++;
+    s->timer_mark = 0;
     s->frozen_until = s->now + 200 * MS + sim_below(s, 3 * SECOND);
     if (!sim_mutated(s, MOVEMENT_new_leader_at_once)) {
         leases_restart(&s->leases, world_state(&s->world), s->frozen_until / MS);
@@ -379,14 +303,33 @@ static void deliver(struct sim *s, const struct event *e)
         break;
     case EV_END:
         if (e->term == s->term) {
-            end_session(s, e);
+            sim_end_session(s, e->proc, e->session);
         }
+        break;
+    case EV_REPORT:
+        if (s->frozen_until <= s->now && !s->held) {
+            (void)leader_report(s, e);
+        }
+        break;
+    case EV_TIMEOUT:
+        if (e->term == s->term && !s->held) {
+            (void)leader_timeout(s, e);
+        }
+        break;
+    case EV_DUTY:
+        leader_duty(s, e);
         break;
     case EV_BEAT_ANSWER:
     case EV_PUT_ANSWER:
     case EV_ORDER:
     case EV_REPLICATE:
     case EV_REPLICATED:
+    case EV_PULL_CHUNK:
+    case EV_CHUNK:
+    case EV_PULL_CHANGES:
+    case EV_CHANGES:
+    case EV_DUAL:
+    case EV_DUAL_ACK:
         if (s->procs[e->proc].paused_until > s->now) {
             sim_post(s, e, s->procs[e->proc].paused_until - s->now);
         } else {
@@ -409,10 +352,10 @@ static void start_second(struct sim *s, unsigned n)
 
 static void make_trouble(struct sim *s)
 {
-    unsigned n = (unsigned)sim_below(s, NODES);
+    unsigned n = (unsigned)sim_below(s, s->nodes);
     uint64_t span = sim_below(s, sim_chance(s, 50) ? 2 * SECOND : 25 * SECOND);
     s->run.faults++;
-    unsigned other = (n + 1 + (unsigned)sim_below(s, NODES - 1)) % NODES;
+    unsigned other = (n + 1 + (unsigned)sim_below(s, s->nodes - 1)) % s->nodes;
     switch (sim_below(s, 8)) {
     case 0:
         node_crash(s, n);
@@ -425,7 +368,7 @@ static void make_trouble(struct sim *s)
         s->cut_until[n] = s->now + span;
         break;
     case 3:
-        change_leader(s);
+        sim_change_leader(s);
         break;
     case 4:
         start_second(s, n);
@@ -440,7 +383,62 @@ static void make_trouble(struct sim *s)
     }
 }
 
-static void step(struct sim *s)
+/* The short stages would hardly ever meet a fault that comes by the clock: one comes with them. */
+static void trouble_in_stage(struct sim *s)
+{
+    const struct dir_operation *o = leader_operation(s);
+    if (s->trouble_at != 0 && s->trouble_at <= s->now) {
+        struct proc *p = &s->procs[s->trouble_node];
+        s->trouble_at = 0;
+        s->run.faults++;
+        if (s->trouble_kills) {
+            node_crash(s, s->trouble_node);
+            p->retry_at = s->now + sim_below(s, sim_chance(s, 40) ? 3 * SECOND : 30 * SECOND);
+        } else {
+            p->paused_until = s->now + sim_below(s, 20 * SECOND);
+        }
+    }
+    if (o == NULL || o->stage_revision == s->trouble_seen || o->stage < DIR_STAGE_DUAL_WRITE ||
+        o->stage > DIR_STAGE_WINDOW) {
+        return;
+    }
+    s->trouble_seen = o->stage_revision;
+    bool fences = o->stage == DIR_STAGE_FENCE || o->stage == DIR_STAGE_CUTOVER;
+    if (s->trouble_at == 0 && sim_chance(s, fences ? 40 : 12)) {
+        bool source = sim_chance(s, 60);
+        s->trouble_at = s->now + sim_below(s, fences ? 60 * MS : 400 * MS);
+        s->trouble_node = sim_node_of(s, source ? o->source : o->destination);
+        s->trouble_kills = sim_chance(s, 70);
+    }
+}
+
+static void write_something(struct sim *s)
+{
+    if (s->write_every == 0) {
+        unsigned n = (unsigned)sim_below(s, 2 * s->nodes);
+        unsigned proc = n < s->nodes ? n : NODES + n - s->nodes;
+        bool stale = s->profile != MOVEMENT_REPLICAS && sim_chance(s, 20);
+        node_client(s, proc, stale ? s->old_epoch : s->procs[proc].epoch);
+        return;
+    }
+    for (unsigned i = 0; i < PROCS; i++) {
+        if (node_may_write(s, i)) {
+            node_client(s, i, s->procs[i].epoch);
+        }
+    }
+}
+
+static void trouble(struct sim *s)
+{
+    if (s->noise == NOISE_FULL && s->now % SECOND == 0 && sim_chance(s, 35)) {
+        make_trouble(s);
+    }
+    if (s->noise == NOISE_FULL && s->automatic && s->now % (10 * MS) == 0) {
+        trouble_in_stage(s);
+    }
+}
+
+void sim_turn(struct sim *s)
 {
     s->now += STEP;
     s->world.time_ms = 1000 + s->now / MS;
@@ -450,7 +448,7 @@ static void step(struct sim *s)
     }
     unsigned writers = 0;
     for (unsigned i = 0; i < PROCS; i++) {
-        if (!s->procs[i].up && i < NODES && s->procs[i].retry_at <= s->now) {
+        if (!s->procs[i].up && i < s->nodes && s->procs[i].retry_at <= s->now) {
             s->procs[i].up = true;
         }
         node_turn(s, i);
@@ -459,95 +457,26 @@ static void step(struct sim *s)
     if (writers > 1) {
         sim_fail(s, "two processes may write at once");
     }
-    if (s->now % (20 * MS) == 0) {
-        node_client(s, (unsigned)sim_below(s, PROCS));
+    if (s->now % (s->write_every != 0 ? s->write_every : 20 * MS) == 0) {
+        write_something(s);
     }
     if (s->now % (100 * MS) == 0) {
         lead(s);
     }
-    if (!s->healed && s->now % SECOND == 0 && sim_chance(s, 35)) {
-        make_trouble(s);
-    }
+    leader_turn(s);
+    trouble(s);
 }
 
-static void heal(struct sim *s)
+void sim_heal(struct sim *s)
 {
-    s->healed = true;
+    s->noise = NOISE_NONE;
     for (unsigned n = 0; n < NODES; n++) {
         s->cut_until[n] = 0;
         memset(s->link_until[n], 0, sizeof s->link_until[n]);
         s->procs[n].paused_until = 0;
         node_crash(s, n + NODES);
-    }
-}
-
-static void begin(struct sim *s, uint64_t seed, enum movement_mutant mutant)
-{
-    memset(s, 0, sizeof *s);
-    s->rand.state = seed * UINT64_C(0x9E3779B97F4A7C15) + 1;
-    s->mutant = mutant;
-    s->term = 1;
-    s->heap = mem_alloc(EVENTS_MAX * sizeof *s->heap);
-    writers_init(&s->history);
-    world_open(&s->world);
-    leases_open(&s->leases);
-    for (unsigned n = 0; n < NODES; n++) {
-        s->drift_ppm[n] = (int64_t)sim_below(s, 20001) - 10000; /* within 1 % */
-        (void)agent_put(&s->world, sim_names[n], 0);
-        s->disks[n].session = s->world.result->session;
-        s->procs[n] = (struct proc){.up = true, .born = 1};
-    }
-    agent_keyspace(&s->world, NODES - 1);
-    leases_restart(&s->leases, world_state(&s->world), 0);
-    s->last_epoch = partition(s)->epoch;
-    s->last_owner = view_primary(world_state(&s->world), partition(s))->id;
-    s->last_session = partition(s)->session;
-}
-
-static void judge(struct sim *s, uint64_t acknowledged_before)
-{
-    const struct dir_node *owner = view_primary(world_state(&s->world), partition(s));
-    s->run.recovered = owner != NULL && s->run.acknowledged > acknowledged_before;
-    if (world_check(world_state(&s->world)) > 0) {
-        sim_fail(s, "the directory's own check");
-    }
-    s->history.no_final = owner == NULL;
-    if (owner != NULL) {
-        const struct disk *d = &s->disks[node_of_id(s, owner->id)];
-        for (uint32_t i = 0; i < d->len; i++) {
-            writers_add(&s->history, &(struct writers_event){
-                                         .kind = WRITERS_FINAL, .key = 1, .id = d->log[i].id});
+        if (!s->procs[n].up) {
+            s->procs[n].retry_at = s->now;
         }
     }
-}
-
-static void on_flaw(void *arg, enum writers_flaw flaw, size_t a, size_t b)
-{
-    (void)a;
-    (void)b;
-    sim_fail(arg, writers_flaw_text(flaw));
-}
-
-struct movement_run movement_run(uint64_t seed, enum movement_mutant mutant)
-{
-    struct sim *s = mem_alloc(sizeof *s);
-    begin(s, seed, mutant);
-    while (s->now < FULL && s->run.violation == NULL) {
-        step(s);
-    }
-    heal(s);
-    uint64_t acknowledged = 0;
-    while (s->now < FULL + QUIET && s->run.violation == NULL) {
-        step(s);
-        acknowledged = s->now < FULL + QUIET / 2 ? s->run.acknowledged : acknowledged;
-    }
-    judge(s, acknowledged);
-    (void)writers_check(&s->history, on_flaw, s);
-    struct movement_run run = s->run;
-    writers_close(&s->history);
-    leases_close(&s->leases);
-    world_close(&s->world);
-    mem_free(s->heap);
-    mem_free(s);
-    return run;
 }

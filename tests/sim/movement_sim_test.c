@@ -3,40 +3,21 @@
  * it is there to see. MOVEMENT_SEEDS=from:to for others. */
 #include "tests/sim/movement_sim.h"
 
-#include "base/parse.h"
+#include "tests/harness/seeds.h"
 #include "tests/harness/tap.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { SEEDS = 40, MUTANT_SEEDS = 1500 };
-
-static void seeds(uint64_t *ret_from, uint64_t *ret_to)
-{
-    const char *text = getenv("MOVEMENT_SEEDS");
-    char from[24] = "";
-    *ret_from = 1;
-    *ret_to = 1 + SEEDS;
-    const char *colon = text != NULL ? strchr(text, ':') : NULL;
-    if (colon == NULL) {
-        return;
-    }
-    (void)snprintf(from, sizeof from, "%.*s", (int)(colon - text), text);
-    if (!parse_u64(from, UINT64_MAX, ret_from) || !parse_u64(colon + 1, UINT64_MAX, ret_to)) {
-        (void)printf("Bail out! MOVEMENT_SEEDS is not from:to\n");
-        exit(2);
-    }
-}
 
 static void nothing_is_lost_and_one_writes(void)
 {
     uint64_t from, to;
     struct movement_run all = {.violation = NULL};
-    seeds(&from, &to);
+    seeds_read("MOVEMENT_SEEDS", 1, 1 + SEEDS, &from, &to);
     for (uint64_t seed = from; seed < to; seed++) {
-        struct movement_run r = movement_run(seed, MOVEMENT_AS_WRITTEN);
+        struct movement_run r = movement_run(seed, MOVEMENT_REPLICAS, MOVEMENT_AS_WRITTEN);
         tap_note("seed %" PRIu64 ": %s", seed, r.violation != NULL ? r.violation : "safe");
         CHECK(r.violation == NULL);
         CHECK(r.recovered);
@@ -63,18 +44,18 @@ static void nothing_is_lost_and_one_writes(void)
 
 static void one_seed_is_one_run(void)
 {
-    struct movement_run a = movement_run(7, MOVEMENT_AS_WRITTEN);
-    struct movement_run b = movement_run(7, MOVEMENT_AS_WRITTEN);
+    struct movement_run a = movement_run(7, MOVEMENT_REPLICAS, MOVEMENT_AS_WRITTEN);
+    struct movement_run b = movement_run(7, MOVEMENT_REPLICAS, MOVEMENT_AS_WRITTEN);
     CHECK(a.acknowledged == b.acknowledged && a.commands == b.commands && a.refused == b.refused);
 }
 
 static void every_mutant_is_caught(void)
 {
-    for (unsigned m = MOVEMENT_AS_WRITTEN + 1; m < MOVEMENT_MUTANT_COUNT; m++) {
+    for (unsigned m = MOVEMENT_AS_WRITTEN + 1; m < MOVEMENT_MUTANTS_OF_MOVES; m++) {
         struct movement_run r = {.violation = NULL};
         uint64_t seed = 0;
         while (r.violation == NULL && seed < MUTANT_SEEDS) {
-            r = movement_run(++seed, (enum movement_mutant)m);
+            r = movement_run(++seed, MOVEMENT_REPLICAS, (enum movement_mutant)m);
         }
         const char *name = movement_mutant_name((enum movement_mutant)m);
         (void)printf("# %s: seed %" PRIu64 ": %s\n", name, seed,

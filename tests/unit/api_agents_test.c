@@ -65,10 +65,35 @@ static void a_registration_answers_whole_grants(void)
     CHECK_STR(api_text(&w, "partitions/0/must_have/0/node"), "n2");
     CHECK_U64(api_u64(&w, "partitions/0/must_have/0/session"), other);
     CHECK_STR(api_text(&w, "partitions/0/must_have/0/address"), "n2:1");
+    CHECK_STR(api_text(&w, "partitions/0/must_have/0/role"), "sync");
+    CHECK(api_at(&w, "partitions/0/parents") == NULL);
     /* Without naming it: what the old session holds is shown, and is not the new one's. */
     uint64_t third = start("n1", "");
     CHECK_U64(api_u64(&w, "partitions/0/session"), next);
     CHECK(third > next);
+    api_world_close(&w);
+}
+
+static void grants_say_what_they_came_out_of(void)
+{
+    api_world_open(&w);
+    uint64_t session = start("n1", "");
+    keyspace(0);
+    uint64_t p = api_u64(&w, "partition");
+    CHECK(EXPECT(&w, text("POST /v1/keyspaces/ks/partitions/%" PRIu64 "/split", p),
+                 "{\"at\":[\"m\"]}", 200, NULL));
+    uint64_t left = api_u64(&w, "children/0/partition");
+    uint64_t right = api_u64(&w, "children/1/partition");
+    const char *tasks = text("GET /v1/nodes/n1/tasks?session=%" PRIu64 "&since=0", session);
+    CHECK(EXPECT(&w, tasks, NULL, 200, NULL));
+    CHECK_U64(api_u64(&w, "tasks/0/parents/0"), p);
+    CHECK_U64(api_u64(&w, "tasks/1/parents/0"), p);
+    CHECK(EXPECT(&w, text("POST /v1/keyspaces/ks/partitions/%" PRIu64 "/merge", left),
+                 text("{\"with\":%" PRIu64 "}", right), 200, NULL));
+    tasks = text("GET /v1/nodes/n1/tasks?session=%" PRIu64 "&since=0", session);
+    CHECK(EXPECT(&w, tasks, NULL, 200, NULL));
+    CHECK_U64(api_u64(&w, "tasks/0/parents/0"), left);
+    CHECK_U64(api_u64(&w, "tasks/0/parents/1"), right);
     api_world_close(&w);
 }
 
@@ -196,6 +221,16 @@ static void the_in_sync_set_and_a_forced_failover(void)
         text("{\"session\":%" PRIu64 ",\"epoch\":%" PRIu64 ",\"insync\":[]}", session + 1, epoch),
         409, "not_owner"));
     CHECK(EXPECT(&w, insync, "{\"session\":1,\"epoch\":1,\"insync\":[1]}", 400, "invalid_request"));
+    static const char *const sessions[] = {"{\"n9\":1}", "{\"n2\":true}", "{\"n2\":0}", "7"};
+    for (size_t i = 0; i < sizeof sessions / sizeof sessions[0]; i++) {
+        CHECK(EXPECT(
+            &w, insync,
+            text("{\"session\":1,\"epoch\":1,\"insync\":[\"n2\"],\"sessions\":%s}", sessions[i]),
+            400, "invalid_request"));
+        CHECK_STR(api_text(&w, "errors/0/pointer"), i == 0  ? "/sessions/n9"
+                                                    : i < 3 ? "/sessions/n2"
+                                                            : "/sessions");
+    }
     const char *force = text("POST /v1/keyspaces/ks/partitions/%" PRIu64 "/failover", p);
     const char *body = "{\"to\":\"n2\",\"accept_loss\":true,\"reason\":\"gone\"}";
     CHECK(EXPECT(&w, force, body, 409, "lease_held"));
@@ -249,6 +284,7 @@ int main(void)
 {
     RUN(a_session_begins_and_is_renewed);
     RUN(a_registration_answers_whole_grants);
+    RUN(grants_say_what_they_came_out_of);
     RUN(check_asks_for_the_session);
     RUN(a_session_is_given_up);
     RUN(tasks_follow_the_feed);

@@ -31,7 +31,10 @@ static const struct body {
      "{\"with\":1,\"expect_epoch\":99999,\"expect_revision\":99999}"},
     {"POST /v1/keyspaces/o/partitions/@/move",
      "{\"from\":\"n1\",\"to\":\"n1\",\"empty\":true,\"reason\":\"r\",\"max_bytes_per_s\":1,"
+     "\"size_bytes\":1,\"live_bytes_per_s\":0,"
      "\"expect_epoch\":99999,\"expect_revision\":99999}"},
+    {"POST /v1/keyspaces/o/partitions/@/move",
+     "{\"to\":\"n1\",\"range\":{\"start\":\"a\",\"end\":\"b\"},\"expect_epoch\":99999}"},
     {"POST /v1/keyspaces/o/partitions/@/transfer", "{\"to\":\"n1\",\"expect_epoch\":99999}"},
     {"POST /v1/keyspaces/o/partitions/@/replicas", "{\"node\":\"n1\",\"role\":\"sync\"}"},
     {"PATCH /v1/keyspaces/o/partitions/@",
@@ -50,6 +53,9 @@ static const struct body {
     {"POST /v1/cluster/servers", "{\"id\":1,\"raft_address\":\"a:1\",\"api_url\":\"http://"
                                  "a:1\",\"role\":\"voter\",\"instance\":"
                                  "\"00112233445566778899aabbccddeeff\"}"},
+    {"PATCH /v1/balancer",
+     "{\"budgets\":{\"source\":{\"moves\":1,\"bytes_per_s\":1},\"transfer\":{\"moves\":1},"
+     "\"recovery_reserve_percent\":1,\"release_ms\":1},\"expect_revision\":99999}"},
     {"PATCH /v1/cluster/servers/9", "{\"role\":\"voter\",\"expect_revision\":99999}"},
     {"POST /v1/cluster/transfer-leadership", "{\"to\":9}"},
 };

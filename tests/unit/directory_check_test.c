@@ -93,6 +93,7 @@ enum damage {
     MAP_OF_OTHERS,
     KEYSPACE_NAME,
     KEYSPACE_COPIES,
+    KEYSPACE_POLICY,
     DEDUPE_AGE,
     DEDUPE_RESULT,
     OPERATION_EPOCHS,
@@ -137,6 +138,7 @@ static const char *const texts[DAMAGES] = {
     [MAP_OF_OTHERS] = "the map has another partition",
     [KEYSPACE_NAME] = "it is not found by its name",
     [KEYSPACE_COPIES] = "it wants too many copies",
+    [KEYSPACE_POLICY] = "a value of its policy is out of range",
     [DEDUPE_AGE] = "it does not fit",
     [DEDUPE_RESULT] = "a stored outcome does not decode",
     [OPERATION_EPOCHS] = "operation ",
@@ -172,9 +174,11 @@ static void damage_partition(struct dir_view *s, const struct world *w, enum dam
 {
     struct dir_partition *p = part(s, w, "g");
     uint64_t node = p->replicas[0].node;
-    const struct dir_replica strange[] = {{777, 1, DIR_ROLE_PRIMARY}};
-    const struct dir_replica twice[] = {{node, 1, DIR_ROLE_PRIMARY}, {node, 1, DIR_ROLE_SYNC}};
-    const struct dir_replica two[] = {{node, 1, DIR_ROLE_PRIMARY}, {node + 1, 1, DIR_ROLE_PRIMARY}};
+    const struct dir_replica strange[] = {{777, 1, DIR_ROLE_PRIMARY, false}};
+    const struct dir_replica twice[] = {{node, 1, DIR_ROLE_PRIMARY, false},
+                                        {node, 1, DIR_ROLE_SYNC, false}};
+    const struct dir_replica two[] = {{node, 1, DIR_ROLE_PRIMARY, false},
+                                      {node + 1, 1, DIR_ROLE_PRIMARY, false}};
     switch ((int)what) {
     case GAP:
         p = with_range(p, NULL, "j");
@@ -351,6 +355,11 @@ static void damage_rest(struct dir_view *s, const struct world *w, enum damage w
         break;
     case KEYSPACE_COPIES:
         ks->sync_replicas = UINT32_MAX;
+        put(s, dir_ref(ks));
+        break;
+    case KEYSPACE_POLICY:
+        ks->rules.set = 1U << DIR_POLICY_REQUIRE_WARM;
+        ks->rules.values[DIR_POLICY_REQUIRE_WARM] = 2;
         put(s, dir_ref(ks));
         break;
     case DEDUPE_AGE:

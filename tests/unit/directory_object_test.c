@@ -40,12 +40,22 @@ static struct dir_object *keyspace_row(bool full)
         k->partition_key = (struct dir_partition_key){(char)0xff, 3};
         k->sync_replicas = 2;
         k->async_replicas = UINT32_MAX;
+        k->replicas_ms = 5;
+        k->replicas_revision = 6;
         k->placement.require_count = DIR_REQUIRE_MAX;
         for (unsigned i = 0; i < DIR_REQUIRE_MAX; i++) {
             fill_text(k->placement.require[i].name, sizeof k->placement.require[i].name, 'n');
             fill_text(k->placement.require[i].value, sizeof k->placement.require[i].value, 'v');
         }
         fill_text(k->placement.spread, sizeof k->placement.spread, 's');
+        for (unsigned i = 0; i < DIR_POLICY_VALUES; i++) {
+            k->rules.set |= 1U << i;
+            k->rules.values[i] = 50U + i;
+        }
+        k->rules.check_count = DIR_CHECKS_MAX;
+        for (unsigned i = 0; i < DIR_CHECKS_MAX; i++) {
+            fill_text(k->rules.checks[i], sizeof k->rules.checks[i], 'c');
+        }
         k->policy_len = sizeof policy - 1;
         memcpy(k->policy, policy, sizeof policy);
     }
@@ -61,12 +71,15 @@ static struct dir_object *partition_row(bool full)
     static const uint64_t parents[DIR_PARENTS_MAX] = {5, 6};
     struct dir_replica replicas[DIR_REPLICAS_MAX] = {{0}};
     for (uint8_t i = 0; i < DIR_REPLICAS_MAX; i++) {
-        replicas[i] = (struct dir_replica){
-            .node = 100U + i, .copy = 200U + i, .role = (uint8_t)(1 + i % DIR_ROLE_JOINING)};
+        replicas[i] = (struct dir_replica){.node = 100U + i,
+                                           .copy = 200U + i,
+                                           .role = (uint8_t)(1 + i % DIR_ROLE_JOINING),
+                                           .asked = i == 5};
     }
     memset(end, 0xff, sizeof end);
     struct dir_partition like = {.pinned = full,
                                  .holds_data = full,
+                                 .moving = full ? DIR_STAGE_COPY : 0,
                                  .state = full ? DIR_UNAVAILABLE : DIR_ACTIVE,
                                  .cause = full ? DIR_CHANGE_LOST : DIR_CHANGE_CREATE,
                                  .id = 7,
@@ -78,8 +91,9 @@ static struct dir_object *partition_row(bool full)
                                  .rate_limit = full ? UINT64_MAX : 0,
                                  .session = 13,
                                  .home = 14,
-                                 .operation = 15,
-                                 .start_position = 16};
+                                 .operation = full ? 15 : 0,
+                                 .start_position = 16,
+                                 .under_since_ms = 17};
     struct partition_arrays arrays = {.replicas = replicas,
                                       .parents = parents,
                                       .replica_count = full ? DIR_REPLICAS_MAX : 0,
@@ -121,7 +135,9 @@ static struct dir_object *node_row(bool full)
         n->is_static = n->lost = n->ended = true;
         n->lease_ms = n->ended_lease_ms = UINT32_MAX;
         n->ended_session = 7;
-        n->scheduling = 3;
+        n->scheduling = DIR_QUARANTINED;
+        n->scheduling_ms = 8;
+        n->ended_ms = 9;
         n->label_count = n->capacity_count = DIR_LABELS_MAX;
         for (unsigned i = 0; i < DIR_LABELS_MAX; i++) {
             (void)snprintf(n->tags[i].name, sizeof n->tags[i].name, "label%u", i);
@@ -175,13 +191,42 @@ static struct dir_object *operation_row(bool full)
     if (full) {
         o->role = DIR_ROLE_SYNC;
         o->joined = o->active = o->fenced = o->complete = o->moves_primary = true;
+        o->warm = true;
         o->attempt = 10;
         o->validations = 11;
         o->class_of = 12;
         o->source_says = (struct dir_evidence){.session = 13, .seq = 14, .checksum = 15};
         o->destination_says = (struct dir_evidence){.digest = 16, .passed = true};
+        o->part.is_set = o->part.hex = true;
+        o->part.start_len = 2;
+        memset(o->part.start, 's', 2);
+        o->part.end_len = DIR_ROUTING_KEY_MAX;
+        memset(o->part.end, 'e', DIR_ROUTING_KEY_MAX);
+        o->retired = 24;
+        o->reverse = true;
+        o->reverses = 21;
+        o->reversed_by = 22;
+        o->base_position = 23;
+        o->first_attempt = 19;
+        o->leaving_copy = 20;
         o->chunk = 17;
         o->final_position = 18;
+        o->has_size = o->has_live = true;
+        o->size_bytes = 31;
+        o->live_bytes_per_s = 32;
+        o->stage_bytes = 33;
+        o->reserved = (struct dir_reservation){.source = 34,
+                                               .destination = 35,
+                                               .bytes_per_s = 36,
+                                               .moves = 1,
+                                               .step = DIR_RELEASE_STEPS - 1,
+                                               .transfer = true,
+                                               .releasing = true};
+        for (unsigned i = 0; i < DIR_RESERVED_LABELS; i++) {
+            fill_text(o->reserved.source_labels[i], sizeof o->reserved.source_labels[i], 'l');
+            fill_text(o->reserved.destination_labels[i], sizeof o->reserved.destination_labels[i],
+                      'm');
+        }
         o->stage_count = stages;
         for (uint32_t i = 0; i < stages; i++) {
             o->stages[i].stage = DIR_STAGE_COPY;
@@ -313,6 +358,7 @@ static void partition_fields_land_where_they_belong(void)
     CHECK(p->state == DIR_UNAVAILABLE && p->cause == DIR_CHANGE_LOST);
     CHECK(p->replica_count == DIR_REPLICAS_MAX && p->replicas[7].node == 107);
     CHECK(p->session == 13 && p->home == 14 && p->operation == 15 && p->start_position == 16);
+    CHECK(p->under_since_ms == 17 && p->replicas[5].asked && !p->replicas[7].asked);
     CHECK(p->replicas[7].copy == 207);
     CHECK(p->replicas[1].role == DIR_ROLE_SYNC && dir_partition_parents(p)[1] == 6);
     CHECK_U64(dir_partition_start(p).len, DIR_ROUTING_KEY_MAX);
@@ -337,8 +383,11 @@ static void keyspace_fields_land_where_they_belong(void)
     CHECK(k->custom_partition_key && k->partition_key.fields == 3);
     CHECK((uint8_t)k->partition_key.delimiter == 0xff);
     CHECK(k->sync_replicas == 2 && k->async_replicas == UINT32_MAX);
+    CHECK(k->replicas_ms == 5 && k->replicas_revision == 6);
     CHECK(k->placement.require_count == DIR_REQUIRE_MAX && k->placement.spread[0] == 's');
     CHECK(k->placement.require[15].name[62] == 'n' && k->placement.require[15].value[0] == 'v');
+    CHECK(k->rules.check_count == DIR_CHECKS_MAX && k->rules.checks[15][62] == 'c');
+    CHECK(k->rules.values[DIR_POLICY_VALUES - 1] == 50 + DIR_POLICY_VALUES - 1);
     CHECK(k->created == 2 && k->mod_revision == 3 && k->created_ms == 4);
     CHECK_STR(k->policy, "{\"a\":1}");
     dir_unref(k);
@@ -377,7 +426,7 @@ static void the_encoding_is_frozen(void)
     }
     char hex[HASH128_HEX_SIZE];
     hash128_hex(hash_xxh3_128(all.data, all.len), hex);
-    CHECK_STR(hex, "678884ea6c9ae4f6079d649647e9cd73");
+    CHECK_STR(hex, "895437040c52f69d8902780377e4f512");
     buf_close(&all);
     buf_close(&b);
     free_rows(rows, count);
@@ -434,13 +483,13 @@ static void errors_say_what_was_wrong(void)
         uint8_t byte;
         const char *detail;
     } rows[] = {
-        {0, 9, "unknown row of 101 bytes: the version is unknown"},
-        {1, 99, "unknown row of 101 bytes: the kind is unknown"},
-        {18, 2, "partition row of 101 bytes: a flag is neither 0 nor 1"},
-        {20, 0, "partition row of 101 bytes: the state is unknown"},
-        {21, 200, "partition row of 101 bytes: the cause is unknown"},
-        {94, 9, "partition row of 101 bytes: there are too many replicas"},
-        {95, 3, "partition row of 101 bytes: there are too many parents"},
+        {0, 9, "unknown row of 109 bytes: the version is unknown"},
+        {1, 99, "unknown row of 109 bytes: the kind is unknown"},
+        {18, 2, "partition row of 109 bytes: a flag is neither 0 nor 1"},
+        {20, 0, "partition row of 109 bytes: the state is unknown"},
+        {21, 200, "partition row of 109 bytes: the cause is unknown"},
+        {102, 9, "partition row of 109 bytes: there are too many replicas"},
+        {103, 3, "partition row of 109 bytes: there are too many parents"},
     };
     struct buf b;
     buf_init(&b, ROW_BYTES_MAX);

@@ -357,6 +357,35 @@ static void a_late_request_counts_nobody_again(void)
     close_world();
 }
 
+/* What was seen in sync was another session's copy. */
+static void another_session_does_not_count(void)
+{
+    open_world(2, 1);
+    uint64_t seen[] = {session_of("n2")};
+    char name[] = "n2", *names[] = {name};
+    CHECK_U64(agent_insync(&w, part(), part()->session, "")->err.code, ERR_OK);
+    (void)agent_put_copies(&w, "n2", NULL, 0);
+    Cadastre__InsyncChange m;
+    cadastre__insync_change__init(&m);
+    m.partition = part()->id;
+    m.session = part()->session;
+    m.epoch = part()->epoch;
+    m.insync = names;
+    m.n_insync = 1;
+    m.has_mod_revision = true;
+    m.mod_revision = part()->mod_revision;
+    m.insync_sessions = seen;
+    m.n_insync_sessions = 1;
+    const struct dir_result *r = world_do(&w, CADASTRE__COMMAND__BODY_INSYNC_CHANGE, &m);
+    CHECK_U64(r->err.code, ERR_STALE_REVISION);
+    CHECK_STR(r->err.pointer, "/sessions/n2");
+    CHECK(r->current_revision == session_of("n2") && role_on("n2") == DIR_ROLE_ASYNC);
+    seen[0] = session_of("n2");
+    CHECK_U64(world_do(&w, CADASTRE__COMMAND__BODY_INSYNC_CHANGE, &m)->err.code, ERR_OK);
+    CHECK_U64(role_on("n2"), DIR_ROLE_SYNC);
+    close_world();
+}
+
 static void a_person_forces_what_no_lease_forbids(void)
 {
     open_world(2, 1);
@@ -434,6 +463,7 @@ int main(void)
     RUN(static_and_leased_change_into_each_other);
     RUN(the_primary_says_who_is_in_sync);
     RUN(a_late_request_counts_nobody_again);
+    RUN(another_session_does_not_count);
     RUN(a_person_forces_what_no_lease_forbids);
     RUN(a_node_that_may_write_is_not_removed);
     RUN(scheduling_is_remembered);

@@ -51,6 +51,7 @@ static void a_primary_is_told_who_counts(void)
     CHECK(got[0].session == agent_node(&w, "n1")->session && got[0].epoch == p->epoch);
     CHECK(got[0].must_have_count == 1 && got[0].copy == p->replicas[0].copy);
     CHECK_STR(got[0].must_have[0].node->name, "n2");
+    CHECK(got[0].must_have[0].role == DIR_ROLE_SYNC);
     CHECK_U64(got[0].must_have[0].session, agent_node(&w, "n2")->session);
     CHECK_U64(tasks("n2", 0), 1);
     CHECK(got[0].role == DIR_ROLE_SYNC && got[0].must_have_count == 0);

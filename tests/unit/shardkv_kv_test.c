@@ -12,6 +12,8 @@ enum { STORES = 3, ROUNDS = 120, BATCH = 7, KEYS = 5, TEXT_SIZE = 32 };
 
 static char directory[] = "/tmp/shardkv-store-XXXXXX";
 
+static const struct kv_spec whole = {7, "", NULL};
+
 static const char *path_of(const char *name)
 {
     static char path[128];
@@ -22,7 +24,7 @@ static const char *path_of(const char *name)
 static struct kv *fresh(const char *name)
 {
     CHECK(kv_delete(path_of(name)) >= 0);
-    return kv_open(path_of(name), 7);
+    return kv_open(path_of(name), &whole);
 }
 
 static uint64_t put(struct kv *s, uint64_t epoch, const char *id, const char *key, const char *v)
@@ -75,8 +77,8 @@ static void keeps_what_it_has(void)
     (void)put(s, 5, "m2", "b", "");
     sums_up(s, &before);
     kv_close(s);
-    CHECK(kv_open(path_of("keeps"), 8) == NULL); /* another copy's */
-    s = kv_open(path_of("keeps"), 7);
+    CHECK(kv_open(path_of("keeps"), &(struct kv_spec){8, "", NULL}) == NULL); /* another copy's */
+    s = kv_open(path_of("keeps"), &whole);
     if (CHECK(s != NULL)) {
         CHECK_U64(kv_position(s), 2);
         CHECK_U64(kv_epoch(s), 5);
@@ -98,6 +100,8 @@ static enum kv_result follow(struct kv *s,
 {
     const struct kv_batch b = {.epoch = 2,
                                .start = UINT64_MAX,
+                               .last = UINT64_MAX,
+                               .origin = "",
                                .after = after,
                                .after_epoch = after_epoch,
                                .changes = changes,
@@ -143,7 +147,8 @@ static void cuts_what_an_earlier_epoch_left(void)
         (void)put(s, 1, id, "a", id);
     }
     /* The primary of epoch 5 began with three entries and has written nothing since. */
-    const struct kv_batch b = {.epoch = 5, .start = 3, .after = 2, .after_epoch = 1};
+    const struct kv_batch b = {
+        .epoch = 5, .start = 3, .last = 4, .origin = "", .after = 2, .after_epoch = 1};
     CHECK(kv_follow(s, &b, &at) == KV_OK && at == 2);
     CHECK_U64(kv_position(s), 3);
     holds(s, "a", "m3");
@@ -194,11 +199,14 @@ static void keep(void *arg, const struct change *c)
 static void bring(struct kv *from, struct kv *to, const struct kv_batch *as, unsigned batches)
 {
     uint64_t at = kv_position(from);
-    while (batches-- > 0) {
+    while (batches-- > 0 && tap_failures() == 0) {
         struct kept k = {.count = 0};
         uint64_t epoch = 0, before = at;
         CHECK(kv_epoch_at(from, at, &epoch) && kv_changes(from, at, BATCH, keep, &k));
         struct kv_batch b = *as;
+        b.base = kv_base(from);
+        b.last = kv_position(from);
+        b.origin = kv_origin(from);
         b.after = at;
         b.after_epoch = epoch;
         b.changes = k.changes;
@@ -249,6 +257,296 @@ static void copies_agree_in_the_end(void)
     }
 }
 
+/* --- trimming, and what no log leads to --- */
+
+static void fill(struct kv *s, uint64_t epoch, unsigned from, unsigned upto)
+{
+    for (unsigned i = from; i < upto; i++) {
+        char id[TEXT_SIZE], key[TEXT_SIZE];
+        (void)snprintf(id, sizeof id, "m%u", i);
+        (void)snprintf(key, sizeof key, "k%03u", i % 700);
+        (void)put(s, epoch, id, key, id);
+    }
+}
+
+static void trims_its_log(void)
+{
+    struct kv *s = fresh("trims");
+    struct kv_sums sums;
+    uint64_t epoch = 0, at = 0;
+    kv_keep(s, 20, UINT64_MAX);
+    fill(s, 1, 0, 200);
+    CHECK(kv_base(s) >= 170 && kv_base(s) <= 180);
+    CHECK(!kv_epoch_at(s, kv_base(s) - 1, &epoch));
+    CHECK(kv_epoch_at(s, kv_base(s), &epoch) && epoch == 1);
+    sums_up(s, &sums);
+    CHECK(kv_put(s, 1, "m150", "x", "y", &at) == KV_REPEATED); /* known longer than the log is */
+    CHECK(kv_put(s, 1, "m3", "x", "y", &at) == KV_OK);
+    kv_keep(s, 20, 190); /* a snapshot of there needs what comes after it */
+    fill(s, 1, 200, 300);
+    CHECK(kv_base(s) <= 190);
+    fill(s, 1, 300, 800); /* but not for ever */
+    CHECK(kv_base(s) >= 800 - 20 * KV_LOG_PINNED - 20);
+    kv_close(s);
+    s = kv_open(path_of("trims"), &whole);
+    if (CHECK(s != NULL)) {
+        sums_up(s, &sums);
+        CHECK_U64(kv_position(s), 801);
+        kv_close(s);
+    }
+}
+
+static void tells_a_gap(void)
+{
+    struct kv *s = fresh("gaps");
+    uint64_t at = 0;
+    kv_keep(s, 20, UINT64_MAX);
+    fill(s, 1, 0, 100);
+    uint64_t base = kv_base(s);
+    struct kv_batch b = {.epoch = 2, .start = UINT64_MAX, .last = UINT64_MAX, .origin = ""};
+    b.after = b.base = 101; /* the primary's log begins past this copy's end */
+    b.after_epoch = 1;
+    CHECK(kv_follow(s, &b, &at) == KV_GAP);
+    b.base = 0;
+    b.after = b.last = base - 1; /* or ends before its beginning */
+    CHECK(kv_follow(s, &b, &at) == KV_GAP);
+    b.last = 100;
+    CHECK(kv_follow(s, &b, &at) == KV_ELSEWHERE && at == base);
+    b.after = base;
+    b.after_epoch = 9; /* or parts from it before */
+    CHECK(kv_follow(s, &b, &at) == KV_GAP);
+    b.after_epoch = 1;
+    b.origin = "0123456789abcdef"; /* or is another merge's */
+    CHECK(kv_follow(s, &b, &at) == KV_GAP);
+    b.origin = "";
+    CHECK(kv_follow(s, &b, &at) == KV_OK && at == base);
+    b.start = base - 1; /* what was trimmed would have to be undone */
+    CHECK(kv_follow(s, &b, &at) == KV_GAP);
+    CHECK_U64(kv_position(s), 100);
+    kv_close(s);
+}
+
+/* --- snapshots --- */
+
+struct rows {
+    struct kv_row all[KV_CHUNK];
+    char texts[KV_CHUNK][2][TEXT_SIZE];
+    size_t count;
+};
+
+static void keep_row(void *arg, const struct kv_row *row)
+{
+    struct rows *k = arg;
+    size_t i = k->count++;
+    (void)snprintf(k->texts[i][0], TEXT_SIZE, "%s", row->key);
+    (void)snprintf(k->texts[i][1], TEXT_SIZE, "%s", row->value != NULL ? row->value : "");
+    k->all[i] =
+        (struct kv_row){row->position, k->texts[i][0], row->value != NULL ? k->texts[i][1] : NULL};
+}
+
+static bool make_snapshot(const char *to, const char *start, const char *end)
+{
+    const struct kv_piece piece = {path_of("from"), start, end};
+    return kv_snapshot_make(&piece, to, "one");
+}
+
+static enum kv_result install(struct kv *to, const char *path, const struct kv_snapshot *of)
+{
+    static struct rows rows;
+    struct kv_chunk c = {.of = of, .number = kv_install_next(to, of), .rows = rows.all};
+    rows.count = 0;
+    CHECK(kv_snapshot_chunk(path, c.number, keep_row, &rows));
+    c.count = rows.count;
+    return kv_install(to, &c);
+}
+
+static void installs_a_snapshot_chunk_by_chunk(void)
+{
+    struct kv *s = fresh("from"), *to = fresh("to");
+    struct kv_snapshot of;
+    struct kv_sums want, got;
+    char path[160];
+    uint64_t at = 0;
+    (void)snprintf(path, sizeof path, "%s.snapshot", path_of("from"));
+    fill(s, 3, 0, 1000);
+    (void)put(to, 1, "old", "zzz", "gone"); /* what an earlier attempt left */
+    CHECK(make_snapshot(path, "", NULL) && kv_snapshot_read(path, &of));
+    CHECK_STR(of.name, "one");
+    CHECK_U64(of.position, 1000);
+    CHECK_U64(of.items, 700);
+    CHECK_U64(of.ids, 1000);
+    CHECK_U64(kv_chunks(&of), 7);
+    fill(s, 3, 1000, 1100); /* it is of one moment */
+    for (unsigned i = 0; i < 3; i++) {
+        CHECK(install(to, path, &of) == KV_OK);
+    }
+    CHECK(kv_incomplete(to) && kv_position(to) == 0);
+    const struct kv_batch b = {.epoch = 3, .last = 1100, .origin = "", .start = UINT64_MAX};
+    CHECK(kv_follow(to, &b, &at) == KV_GAP); /* no copy before it is whole */
+    kv_close(to);
+    to = kv_open(path_of("to"), &whole); /* it goes on after the last durable one */
+    CHECK_U64(kv_install_next(to, &of), 3);
+    while (kv_install_next(to, &of) < kv_chunks(&of) && tap_failures() == 0) {
+        CHECK(install(to, path, &of) == KV_OK);
+    }
+    CHECK(!kv_incomplete(to) && kv_position(to) == 1000 && kv_epoch(to) == 3);
+    sums_up(to, &got);
+    CHECK_U64(got.sum, of.running);
+    holds(to, "zzz", NULL);
+    CHECK(kv_put(to, 3, "m999", "x", "y", &at) == KV_REPEATED);
+    struct kv_batch as = {.epoch = 3, .start = 0};
+    bring(s, to, &as, UINT16_MAX);
+    sums_up(s, &want);
+    sums_up(to, &got);
+    CHECK_U64(got.sum, want.sum);
+    kv_close(s);
+    kv_close(to);
+    CHECK(kv_delete(path) > 0);
+}
+
+static void begins_anew_when_the_whole_is_damaged(void)
+{
+    struct kv *s = fresh("from"), *to = fresh("to");
+    struct kv_snapshot of;
+    char path[160];
+    (void)snprintf(path, sizeof path, "%s.snapshot", path_of("from"));
+    fill(s, 3, 0, 100);
+    CHECK(make_snapshot(path, "", NULL) && kv_snapshot_read(path, &of));
+    of.running ^= 1;
+    CHECK(install(to, path, &of) == KV_GAP);
+    CHECK(kv_incomplete(to) && kv_install_next(to, &of) == 0);
+    of.running ^= 1;
+    CHECK(install(to, path, &of) == KV_OK && !kv_incomplete(to));
+    CHECK(kv_lose(to) && kv_incomplete(to) && kv_position(to) == 0);
+    CHECK(install(to, path, &of) == KV_OK && kv_position(to) == 100);
+    kv_close(s);
+    kv_close(to);
+    CHECK(kv_delete(path) > 0);
+}
+
+static void takes_a_part(void)
+{
+    const struct kv_spec spec = {7, "k100", "k300"};
+    struct kv *s = fresh("from");
+    CHECK(kv_delete(path_of("to")) >= 0);
+    struct kv *to = kv_open(path_of("to"), &spec);
+    struct kv_snapshot of;
+    struct kv_sums part, got;
+    char path[160];
+    (void)snprintf(path, sizeof path, "%s.snapshot", path_of("from"));
+    fill(s, 3, 0, 500);
+    CHECK(make_snapshot(path, "k100", "k300") && kv_snapshot_read(path, &of));
+    CHECK_U64(of.items, 200);
+    while (kv_install_next(to, &of) < kv_chunks(&of) && tap_failures() == 0) {
+        CHECK(install(to, path, &of) == KV_OK);
+    }
+    fill(s, 3, 500, 900); /* of all keys: those of others are positions and nothing else */
+    struct kv_batch as = {.epoch = 3, .start = 0};
+    bring(s, to, &as, UINT16_MAX);
+    CHECK(kv_sums_of(s, "k100", "k300", &part));
+    sums_up(to, &got);
+    CHECK(got.items == 200 && part.items == 200 && kv_position(to) == 900);
+    CHECK_U64(got.sum, part.sum);
+    kv_close(s);
+    kv_close(to);
+    CHECK(kv_delete(path) > 0);
+}
+
+/* --- children --- */
+
+static struct kv *
+derive(const char *name, const struct kv_spec *spec, const struct kv_piece *pieces, size_t n)
+{
+    CHECK(kv_delete(path_of(name)) >= 0 && kv_derive(path_of(name), spec, pieces, n));
+    struct kv *s = kv_open(path_of(name), spec);
+    CHECK(s != NULL);
+    return s;
+}
+
+static char *own_path(const char *name)
+{
+    return mem_strdup(path_of(name));
+}
+
+static void splits_and_merges(void)
+{
+    struct kv *s = fresh("parent");
+    struct kv_sums left_sums, right_sums, all, merged;
+    const struct kv_spec low = {7, "", "k300"}, high = {7, "k300", NULL};
+    char *parent = own_path("parent"), *one = own_path("left"), *two = own_path("right");
+    uint64_t at = 0;
+    fill(s, 3, 0, 500);
+    sums_up(s, &all);
+    struct kv *left = derive("left", &low, &(struct kv_piece){parent, "", "k300"}, 1);
+    struct kv *right = derive("right", &high, &(struct kv_piece){parent, "k300", NULL}, 1);
+    sums_up(left, &left_sums);
+    sums_up(right, &right_sums);
+    CHECK(left_sums.items == 300 && right_sums.items == 200);
+    CHECK_U64(left_sums.sum + right_sums.sum, all.sum);
+    CHECK(kv_position(left) == 500 && kv_epoch(left) == 3); /* the log is the parent's */
+    CHECK(kv_put(left, 4, "m400", "k000", "x", &at) == KV_REPEATED);
+    CHECK(!kv_in_range(left, "k300") && kv_in_range(right, "k300") && kv_in_range(left, "k2999"));
+    /* A copy of a child that was behind gets what is left of the parent's log. */
+    (void)put(left, 4, "left", "k001", "new");
+    struct kv_batch as = {.epoch = 4, .start = 500};
+    kv_close(derive("late", &low, &(struct kv_piece){parent, "", "k300"}, 1));
+    struct kv *late = kv_open(path_of("late"), &low);
+    bring(left, late, &as, UINT16_MAX);
+    holds(late, "k001", "new");
+    CHECK(kv_running(late) == kv_running(left));
+    /* Merged again, on two nodes, from equal files. */
+    const struct kv_piece both[] = {{one, "", "k300"}, {two, "k300", NULL}};
+    struct kv *whole_again = derive("merged", &whole, both, 2);
+    struct kv *other = derive("other", &whole, both, 2);
+    sums_up(whole_again, &merged);
+    CHECK_U64(merged.items, 500);
+    CHECK_U64(merged.sum, kv_running(left) + kv_running(right));
+    CHECK(kv_position(whole_again) == 501 && kv_base(whole_again) == 501);
+    CHECK(kv_put(whole_again, 5, "left", "k001", "new", &at) == KV_REPEATED);
+    CHECK_STR(kv_origin(whole_again), kv_origin(other));
+    as = (struct kv_batch){.epoch = 5, .start = 501};
+    (void)put(whole_again, 5, "m", "k400", "new");
+    bring(whole_again, other, &as, UINT16_MAX);
+    CHECK_U64(kv_running(other), kv_running(whole_again));
+    /* One that was made of another state shares no log with it. */
+    (void)put(right, 4, "right", "k400", "lost");
+    kv_close(other);
+    other = derive("other", &whole, both, 2);
+    struct kv_batch b = {.epoch = 5,
+                         .start = 501,
+                         .last = 502,
+                         .base = 501,
+                         .after = 501,
+                         .after_epoch = 4,
+                         .origin = kv_origin(whole_again)};
+    CHECK(kv_follow(other, &b, &at) == KV_GAP);
+    struct kv *all_of_them[] = {s, left, right, late, whole_again, other};
+    for (size_t i = 0; i < 6; i++) {
+        kv_close(all_of_them[i]);
+    }
+    mem_free(parent);
+    mem_free(one);
+    mem_free(two);
+}
+
+static void describes_a_file(void)
+{
+    const struct kv_spec spec = {9, "b", "d"};
+    uint64_t copy = 0;
+    char *start = NULL, *end = NULL;
+    CHECK(kv_delete(path_of("range")) >= 0);
+    kv_close(kv_open(path_of("range"), &spec));
+    if (CHECK(kv_describe(path_of("range"), &copy, &start, &end))) {
+        CHECK_U64(copy, 9);
+        CHECK_STR(start, "b");
+        CHECK_STR(end, "d");
+    }
+    free(start);
+    free(end);
+    CHECK(kv_open(path_of("range"), &(struct kv_spec){9, "b", "e"}) == NULL);
+    CHECK(!kv_describe(path_of("nowhere"), &copy, &start, &end));
+}
+
 int main(void)
 {
     if (mkdtemp(directory) == NULL) {
@@ -260,8 +558,16 @@ int main(void)
     RUN(cuts_what_an_earlier_epoch_left);
     RUN(refuses_a_batch_as_a_whole);
     RUN(copies_agree_in_the_end);
-    static const char *const names[] = {"once",   "cuts",   "left",  "whole",
-                                        "copy-0", "copy-1", "copy-2"};
+    RUN(trims_its_log);
+    RUN(tells_a_gap);
+    RUN(installs_a_snapshot_chunk_by_chunk);
+    RUN(begins_anew_when_the_whole_is_damaged);
+    RUN(takes_a_part);
+    RUN(splits_and_merges);
+    RUN(describes_a_file);
+    static const char *const names[] = {"once",   "cuts",  "left", "whole",  "copy-0", "copy-1",
+                                        "copy-2", "trims", "gaps", "from",   "to",     "parent",
+                                        "left",   "right", "late", "merged", "other",  "range"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         (void)kv_delete(path_of(names[i]));
     }

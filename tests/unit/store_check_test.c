@@ -154,7 +154,7 @@ static const struct {
     {"INSERT INTO partition_versions SELECT id + 1000000, from_revision, to_revision, keyspace,"
      " start_key, end_key, epoch, mod_revision, created, state, cause, ended, replicas, NULL, NULL,"
      " operation, rate_limit, pinned, holds_data, owner_since_ms, from_ms, to_ms, session, home,"
-     " held_by, start_position"
+     " held_by, start_position, moving, under_since_ms"
      " FROM partition_versions WHERE from_revision > 40 AND ended = 2 LIMIT 1",
      "overlap"},
     {"UPDATE partition_versions SET replicas = '999=primary:1', ended = 4 WHERE (id, "

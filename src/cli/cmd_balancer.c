@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* balancer: the budgets of movement. */
+#include "cli/cmd.h"
+
+#include "base/parse.h"
+
+#include <string.h>
+
+static const struct out_column budget_columns[] = {{"BUDGET", "budget", NULL},
+                                                   {"MOVES", "moves", NULL},
+                                                   {"BYTES/S", "bytes_per_s", NULL},
+                                                   {NULL, NULL, NULL}};
+static const struct out_view budget_view = {"budget", budget_columns};
+
+static const struct out_column usage_columns[] = {{"BUDGET", "budget", NULL},
+                                                  {"OF", "value", NULL},
+                                                  {"MOVES", "moves", NULL},
+                                                  {"LIMIT", "moves_limit", NULL},
+                                                  {"RESERVE", "moves_reserve", NULL},
+                                                  {"BYTES/S", "bytes_per_s", NULL},
+                                                  {"LIMIT", "bytes_per_s_limit", NULL},
+                                                  {"RESERVE", "bytes_per_s_reserve", NULL},
+                                                  {NULL, NULL, NULL}};
+static const struct out_view usage_view = {"value", usage_columns};
+
+/* A row for each limit; what is computed is shown as absent. */
+static void add_rows(json_t *answer)
+{
+    json_t *rows = json_array(), *value;
+    const char *name;
+    json_object_foreach(json_object_get(answer, "budgets"), name, value)
+    {
+        json_t *row = json_is_object(value) ? json_copy(value) : json_object();
+        (void)json_object_set_new(row, "budget", json_string(name));
+        if (!json_is_object(value)) {
+            (void)json_object_set(row, "moves", value);
+        }
+        (void)json_array_append_new(rows, row);
+    }
+    (void)json_object_set_new(answer, "rows", rows);
+}
+
+static int show(struct cli *c)
+{
+    struct target t;
+    json_t *answer;
+    target_init(&t, "/v1/balancer");
+    target_read_flags(&t, c);
+    int code = cli_read(c, &t, &answer);
+    if (code == EXIT_DONE && c->out.format != OUT_JSON) {
+        add_rows(answer);
+    }
+    return cmd_finish_rows(c, code, answer, "rows", &budget_view);
+}
+
+/* The flag as a number, or null for "default"; nothing when it was not given. False after a
+ * message. */
+static bool take(json_t *into,
+                 const struct cli *c,
+                 const char *flag,
+                 const char *member,
+                 bool (*parse)(const char *text, uint64_t *ret_value))
+{
+    const char *text = args_get(c->args, flag);
+    uint64_t value;
+    if (text == NULL) {
+        return true;
+    }
+    if (strcmp(text, "default") == 0) {
+        (void)json_object_set_new(into, member, json_null());
+    } else if (parse(text, &value)) {
+        (void)json_object_set_new(into, member, json_integer((json_int_t)value));
+    } else {
+        (void)cli_fail(EXIT_USAGE, "--%s does not take '%.80s'", flag, text);
+        return false;
+    }
+    return true;
+}
+
+static bool parse_count(const char *text, uint64_t *ret_value)
+{
+    return parse_u64(text, PARSE_INT_MAX, ret_value);
+}
+
+/* {"budgets":{…}}, or NULL after a message. */
+static json_t *patch_of(const struct cli *c)
+{
+    json_t *limit = json_object(), *budgets = json_object();
+    bool named = c->args->operand_count > 0;
+    bool ok = take(limit, c, "moves", "moves", parse_count) &&
+              take(limit, c, "bytes-per-s", "bytes_per_s", parse_rate_bytes) &&
+              take(budgets, c, "recovery-reserve", "recovery_reserve_percent", parse_count) &&
+              take(budgets, c, "release", "release_ms", parse_duration_ms);
+    if (ok && named != (json_object_size(limit) > 0)) {
+        (void)cli_fail(EXIT_USAGE, "--moves and --bytes-per-s are of a BUDGET, and it wants one");
+        ok = false;
+    }
+    if (ok && named) {
+        (void)json_object_set(budgets, c->args->operands[0], limit);
+    }
+    json_decref(limit);
+    if (!ok) {
+        json_decref(budgets);
+        return NULL;
+    }
+    json_t *body = json_object();
+    (void)json_object_set_new(body, "budgets", budgets);
+    return body;
+}
+
+static int budgets_run(struct cli *c)
+{
+    struct target t;
+    json_t *body = patch_of(c), *answer;
+    if (body == NULL) {
+        return EXIT_USAGE;
+    }
+    if (json_object_size(json_object_get(body, "budgets")) == 0) {
+        json_decref(body);
+        return show(c);
+    }
+    body_number(body, c, "expect_revision");
+    target_init(&t, "/v1/balancer");
+    int code = cli_write(c, "PATCH", &t, body, &answer);
+    return cmd_finish(c, code, answer, &out_revision_view);
+}
+
+static int usage_run(struct cli *c)
+{
+    struct target t;
+    json_t *answer;
+    target_init(&t, "/v1/balancer");
+    target_read_flags(&t, c);
+    int code = cli_read(c, &t, &answer);
+    return cmd_finish_rows(c, code, answer, "usage", &usage_view);
+}
+
+static const struct cli_flag budgets_flags[] = {
+    {"moves", "N|default", "So many at a time", ARGS_TEXT, 0, false, false},
+    {"bytes-per-s", "RATE|default", "So much of it, such as 96MiB/s", ARGS_TEXT, 0, false, false},
+    {"recovery-reserve", "PERCENT|default", "Of every budget, for recovery alone", ARGS_TEXT, 0,
+     false, false},
+    {"release", "DURATION|default", "In which reservations step down", ARGS_TEXT, 0, false, false},
+    CLI_FLAG_EXPECT_REVISION,
+    CLI_FLAGS_END};
+
+const struct cli_command balancer_commands[] = {
+    {"budgets", "[BUDGET]", "Show the limits of movement, or set some",
+     "cadastre balancer budgets\n"
+     "cadastre balancer budgets source --moves 4 --bytes-per-s 200MiB/s\n"
+     "cadastre balancer budgets cluster --moves 0\n"
+     "cadastre balancer budgets --recovery-reserve 30\n",
+     budgets_flags, budgets_run},
+    {"usage", "", "Show what is in use of every budget", "cadastre balancer usage\n", NULL,
+     usage_run},
+    {NULL, NULL, NULL, NULL, NULL, NULL}};

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "control/loads.h"
+
+#include "base/mem.h"
+
+#include <pthread.h>
+#include <string.h>
+
+enum { SHARDS = 64, PPM = 1000000 };
+
+struct shard {
+    pthread_mutex_t lock;
+    struct load *load;
+};
+
+struct loads {
+    struct shard shards[SHARDS];
+    pthread_mutex_t lock;     /* of what follows */
+    struct loads_node *nodes; /* by id; owns */
+    uint64_t count, cap;
+};
+
+struct loads *loads_new(void)
+{
+    struct loads *l = mem_zalloc(sizeof *l);
+    for (unsigned i = 0; i < SHARDS; i++) {
+        (void)pthread_mutex_init(&l->shards[i].lock, NULL);
+        l->shards[i].load = load_new(LOAD_ENTRIES_MAX / SHARDS, LOAD_SKETCH_BYTES_MAX / SHARDS);
+    }
+    (void)pthread_mutex_init(&l->lock, NULL);
+    return l;
+}
+
+void loads_free(struct loads *l)
+{
+    for (unsigned i = 0; i < SHARDS; i++) {
+        load_free(l->shards[i].load);
+        (void)pthread_mutex_destroy(&l->shards[i].lock);
+    }
+    (void)pthread_mutex_destroy(&l->lock);
+    mem_free(l->nodes);
+    mem_free(l);
+}
+
+static struct load *enter(struct loads *l, uint64_t partition)
+{
+    struct shard *s = &l->shards[partition % SHARDS];
+    (void)pthread_mutex_lock(&s->lock);
+    return s->load;
+}
+
+static void leave(struct loads *l, uint64_t partition)
+{
+    (void)pthread_mutex_unlock(&l->shards[partition % SHARDS].lock);
+}
+
+enum load_outcome loads_put(struct loads *l, const struct load_sample *s, uint64_t now_ms)
+{
+    enum load_outcome outcome = load_put(enter(l, s->partition), s, now_ms);
+    leave(l, s->partition);
+    return outcome;
+}
+
+bool loads_get(struct loads *l, uint64_t partition, uint64_t node, struct load_entry *ret)
+{
+    const struct load_entry *e = load_get(enter(l, partition), partition, node);
+    if (e != NULL) {
+        *ret = *e;
+        ret->sketch = NULL;
+    }
+    leave(l, partition);
+    return e != NULL;
+}
+
+void loads_look(struct loads *l,
+                uint64_t partition,
+                void (*fn)(void *arg, const struct load_entry *e),
+                void *arg)
+{
+    const struct load_entry *e = load_get(enter(l, partition), partition, 0);
+    if (e != NULL) {
+        fn(arg, e);
+    }
+    leave(l, partition);
+}
+
+struct visit {
+    void (*fn)(void *arg, const struct load_entry *e);
+    void *arg;
+};
+
+static bool visit(void *arg, const struct load_entry *e)
+{
+    struct visit *v = arg;
+    v->fn(v->arg, e);
+    return true;
+}
+
+void loads_each(struct loads *l, void (*fn)(void *arg, const struct load_entry *e), void *arg)
+{
+    struct visit v = {fn, arg};
+    for (unsigned i = 0; i < SHARDS; i++) {
+        load_each(enter(l, i), visit, &v);
+        leave(l, i);
+    }
+}
+
+uint64_t loads_count(struct loads *l)
+{
+    uint64_t n = 0;
+    for (unsigned i = 0; i < SHARDS; i++) {
+        n += load_count(enter(l, i));
+        leave(l, i);
+    }
+    return n;
+}
+
+/* --- nodes --- */
+
+/* Where it is, or belongs. */
+static uint64_t find_node(const struct loads *l, uint64_t node)
+{
+    uint64_t low = 0, high = l->count;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (l->nodes[middle].node < node) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static bool has_node(const struct loads *l, uint64_t at, uint64_t node)
+{
+    return at < l->count && l->nodes[at].node == node;
+}
+
+static void insert_node(struct loads *l, uint64_t at)
+{
+    if (l->count == l->cap) {
+        l->cap = l->cap == 0 ? 16 : 2 * l->cap;
+        l->nodes = mem_realloc(l->nodes, l->cap * sizeof l->nodes[0]);
+    }
+    memmove(&l->nodes[at + 1], &l->nodes[at], (l->count - at) * sizeof l->nodes[0]);
+    l->count++;
+}
+
+bool loads_begin(struct loads *l, const struct loads_node *report)
+{
+    (void)pthread_mutex_lock(&l->lock);
+    uint64_t at = find_node(l, report->node);
+    bool known = has_node(l, at, report->node);
+    bool again = known && report->seq != 0 && l->nodes[at].session == report->session &&
+                 report->seq <= l->nodes[at].seq;
+    if (!again) {
+        if (!known) {
+            insert_node(l, at);
+        }
+        l->nodes[at] = *report;
+    }
+    (void)pthread_mutex_unlock(&l->lock);
+    return !again;
+}
+
+bool loads_node(struct loads *l, uint64_t node, struct loads_node *ret)
+{
+    (void)pthread_mutex_lock(&l->lock);
+    uint64_t at = find_node(l, node);
+    bool known = has_node(l, at, node);
+    if (known) {
+        *ret = l->nodes[at];
+    }
+    (void)pthread_mutex_unlock(&l->lock);
+    return known;
+}
+
+static void drop_node(struct loads *l, uint64_t node)
+{
+    (void)pthread_mutex_lock(&l->lock);
+    uint64_t at = find_node(l, node);
+    if (has_node(l, at, node)) {
+        l->count--;
+        memmove(&l->nodes[at], &l->nodes[at + 1], (l->count - at) * sizeof l->nodes[0]);
+    }
+    (void)pthread_mutex_unlock(&l->lock);
+}
+
+/* --- following the directory --- */
+
+static unsigned kind_of(const struct dir_row *row)
+{
+    const void *any = row->after != NULL ? row->after : row->before;
+    return any != NULL ? ((const struct dir_object *)any)->kind : 0;
+}
+
+/* What each of a parent's successors gets when nothing is known of its keys. */
+static uint32_t even_share(const struct dir_effects *effects, uint64_t parent)
+{
+    for (uint64_t i = 0; i < effects->row_count; i++) {
+        const struct dir_tombstone *t = (const void *)effects->rows[i].after;
+        if (kind_of(&effects->rows[i]) == DIR_KIND_TOMBSTONE && t != NULL && t->id == parent &&
+            t->successor_count > 0) {
+            return PPM / t->successor_count;
+        }
+    }
+    return PPM;
+}
+
+static void inherit(struct loads *l,
+                    const struct dir_effects *effects,
+                    const struct dir_partition *child,
+                    uint64_t parent,
+                    uint64_t now_ms)
+{
+    struct slice start = dir_partition_start(child), end = dir_partition_end(child);
+    struct load_entry copy;
+    uint32_t share = 0, even = even_share(effects, parent);
+    const struct load_entry *e = load_get(enter(l, parent), parent, 0);
+    bool known = e != NULL;
+    if (known) {
+        share = load_share(e, start, child->end_open ? NULL : &end, even);
+        copy = *e;
+        copy.sketch = NULL;
+    }
+    leave(l, parent);
+    if (known) {
+        load_inherit(enter(l, child->id), child->id, child->epoch, &copy, share, now_ms);
+        leave(l, child->id);
+    }
+}
+
+static bool follows(const struct dir_partition *p, uint64_t node)
+{
+    for (unsigned i = 0; p != NULL && i < p->replica_count; i++) {
+        if (p->replicas[i].node == node && p->replicas[i].role != DIR_ROLE_PRIMARY) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Loads of copies that are gone, or lead now. */
+static void drop_followers(struct loads *l,
+                           const struct dir_partition *before,
+                           const struct dir_partition *after)
+{
+    for (unsigned i = 0; i < before->replica_count; i++) {
+        if (!follows(after, before->replicas[i].node)) {
+            load_drop_copy(enter(l, before->id), before->id, before->replicas[i].node);
+            leave(l, before->id);
+        }
+    }
+}
+
+static void follow_partition(struct loads *l, const struct dir_row *row)
+{
+    const struct dir_partition *before = (const void *)row->before;
+    if (before != NULL && row->after == NULL) {
+        load_drop(enter(l, before->id), before->id);
+        leave(l, before->id);
+    } else if (before != NULL) {
+        drop_followers(l, before, (const void *)row->after);
+    }
+}
+
+void loads_on_rows(struct loads *l, const struct dir_effects *effects, uint64_t now_ms)
+{
+    for (uint64_t i = 0; i < effects->row_count; i++) {
+        const struct dir_row *row = &effects->rows[i];
+        if (kind_of(row) == DIR_KIND_PARTITION && row->before == NULL) {
+            const struct dir_partition *child = (const void *)row->after;
+            for (unsigned k = 0; k < child->parent_count; k++) {
+                inherit(l, effects, child, dir_partition_parents(child)[k], now_ms);
+            }
+        }
+    }
+    for (uint64_t i = 0; i < effects->row_count; i++) {
+        const struct dir_row *row = &effects->rows[i];
+        if (kind_of(row) == DIR_KIND_PARTITION) {
+            follow_partition(l, row);
+        } else if (kind_of(row) == DIR_KIND_NODE && row->after == NULL) {
+            drop_node(l, ((const struct dir_node *)(const void *)row->before)->id);
+        }
+    }
+}
+
+struct orphans {
+    const struct dir_view *view;
+    uint64_t *ids; /* owns */
+    uint64_t count, cap;
+};
+
+static bool note_orphan(void *arg, const struct load_entry *e)
+{
+    struct orphans *o = arg;
+    uint8_t key[8];
+    if (ptree_get(&o->view->partitions, ptree_u64_key(e->partition, key)) == NULL) {
+        if (o->count == o->cap) {
+            o->cap = o->cap == 0 ? 64 : 2 * o->cap;
+            o->ids = mem_realloc(o->ids, o->cap * sizeof o->ids[0]);
+        }
+        o->ids[o->count++] = e->partition;
+    }
+    return true;
+}
+
+void loads_sweep(struct loads *l, const struct dir_view *v)
+{
+    for (unsigned i = 0; i < SHARDS; i++) {
+        struct orphans o = {.view = v};
+        struct load *load = enter(l, i);
+        load_each(load, note_orphan, &o);
+        for (uint64_t k = 0; k < o.count; k++) {
+            load_drop(load, o.ids[k]);
+        }
+        leave(l, i);
+        mem_free(o.ids);
+    }
+}

@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Partitions of examples/shardkv that are split and merged while writers are at work: the node makes the new ones' copies
+of the old ones', on every replica, and a crash in between loses nothing."""
+import pathlib
+import random
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent.parent / "tools"), str(HERE.parent / "harness")]
+from cluster import once, wait_for  # noqa: E402  pylint: disable=wrong-import-position
+from shardkv import Nodes  # noqa: E402  pylint: disable=wrong-import-position
+from tap import equal, main, test  # noqa: E402  pylint: disable=wrong-import-position
+
+
+def served(t):
+    wait_for(lambda: all(t.may_write(r) for r in t.routes()), "every partition to be served")
+
+
+def split(t, partition, *at):
+    return [r["partition"] for r in t.cluster.call("POST", f"/v1/keyspaces/ks/partitions/{partition}/split",
+                                                   {"at": list(at)}).expect(200)["children"]]
+
+
+def merge(t, partition, other):
+    return t.cluster.call("POST", f"/v1/keyspaces/ks/partitions/{partition}/merge", {"with": other})
+
+
+def files(node):
+    return sorted(int(f.name.split(".")[1]) for f in node.directory.glob("ks.*.db"))
+
+
+def put(t, route, key, value, mutation):
+    node = t.nodes[route["primary"]["node"]]
+    return once(node.url(), "PUT", f"/kv?keyspace=ks&partition={route['partition']}&epoch={route['epoch']}&key={key}"
+                f"&id={mutation}", value.encode())
+
+
+def get(t, route, key):
+    node = t.nodes[route["primary"]["node"]]
+    return once(node.url(), "GET", f"/kv?keyspace=ks&partition={route['partition']}&epoch={route['epoch']}&key={key}")
+
+
+@test
+def keys_go_with_their_range():
+    with Nodes(1, ["n1"], 0, splits=()) as t:
+        whole = t.routes()[0]
+        for key in "bkx":
+            put(t, whole, key, f"value of {key}", f"m-{key}").expect(200)
+        left, right = split(t, whole["partition"], "k")
+        served(t)
+        low, high = t.routes()
+        equal((low["partition"], high["partition"]), (left, right))
+        for route, there, elsewhere in ((low, "b", "kx"), (high, "kx", "b")):
+            for key in there:
+                equal(get(t, route, key).expect(200)["value"], f"value of {key}")
+            for key in elsewhere:
+                for answer in (get(t, route, key), put(t, route, key, "x", "m-outside")):
+                    equal((answer.status, answer.json["error"]), (421, "outside of the range"))
+        equal(put(t, whole, "b", "x", "m-late").status, 421)
+        # What was applied before is known by its id.
+        equal(put(t, high, "x", "value of x", "m-x").expect(200)["repeated"], True)
+        wait_for(lambda: files(t.nodes["n1"]) == [left, right], "the parent's file to be deleted")
+        put(t, low, "b", "newer", "m-b2").expect(200)
+        served(t)
+        one = merge(t, left, right).expect(200)["route"]["partition"]
+        served(t)
+        merged = t.routes()[0]
+        equal(merged["partition"], one)
+        equal([get(t, merged, k).expect(200)["value"] for k in "bkx"], ["newer", "value of k", "value of x"])
+        equal(put(t, merged, "b", "newer", "m-b2").expect(200)["repeated"], True)
+        wait_for(lambda: files(t.nodes["n1"]) == [one], "the parents' files to be deleted")
+        t.all_well()
+
+
+@test
+def splits_and_merges_under_load_lose_nothing():
+    rand = random.Random(3)
+    with Nodes(1, ["n1", "n2"], 1) as t:
+        load = t.load(9)
+        wait_for(lambda: len(load.lines()) > 100, "writes")
+        for _ in range(5):
+            served(t)
+            routes = t.routes()
+            at = rand.randrange(len(routes))
+            if len(routes) < 6 and rand.random() < 0.6:
+                low = routes[at].get("start", "a")
+                split(t, routes[at]["partition"], low + rand.choice("bcdm"))
+            else:
+                at = min(at, len(routes) - 2)
+                answer = merge(t, routes[at]["partition"], routes[at + 1]["partition"])
+                if answer.status != 200:  # their copies are not alike at present
+                    equal(answer.json["code"], "not_mergeable")
+            before = len(load.lines())
+            wait_for(lambda: len(load.lines()) > before + 40, "writes after it")
+        summary = load.finish()
+        equal((summary["lost"], summary["stale_accepted"]), (0, 0))
+        served(t)
+        wait_for(t.is_well, "all copies to agree")
+
+
+@test
+def a_node_that_was_away_makes_the_copies_late():
+    with Nodes(1, ["n1", "n2"], 1, splits=()) as t:
+        load = t.load(9, keys=26)
+        wait_for(lambda: len(load.lines()) > 100, "writes")
+        p = t.routes()[0]["partition"]
+        primary = t.primary(p)
+        away = t.nodes["n2" if primary.name == "n1" else "n1"]
+        away.kill()
+        left, right = split(t, p, "m")
+        split(t, left, "f")  # a child of a child that the node never heard of
+        served(t)
+        before = len(load.lines())
+        wait_for(lambda: len(load.lines()) > before + 40, "writes without it")
+        away.start()
+        wait_for(lambda: all(r["role"] != "async" for route in t.routes() for r in route["replicas"]), "its copies to be in sync")
+        primary.kill()  # and what they have is all there is now
+        wait_for(lambda: all(r["primary"] and r["primary"]["node"] == away.name for r in t.routes()), "the failovers")
+        primary.start()
+        load.finish()
+        wait_for(t.is_well, "all copies to agree")
+        wait_for(lambda: p not in files(away) and left not in files(away), "the old files to be deleted")
+        assert right in files(away)
+
+
+@test
+def a_crash_in_a_split_loses_nothing():
+    with Nodes(1, ["n1"], 0, splits=()) as t:
+        load = t.load(8, keys=26)
+        n1 = t.nodes["n1"]
+        for at in "hp":
+            before = len(load.lines())
+            wait_for(lambda: len(load.lines()) > before + 60, "writes")
+            split(t, t.routes()[-1]["partition"], at)
+            n1.kill()  # before, while or after it has made the copies
+            n1.start()
+            served(t)
+        parts = [r["partition"] for r in t.routes()]
+        merge(t, parts[0], parts[1]).expect(200)
+        n1.kill()
+        n1.start()
+        served(t)
+        load.finish()
+        t.all_well()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GET /v1/skew over a directory with nodes that report. */
+#include "tests/harness/api_world.h"
+#include "tests/harness/tap.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+enum { NODES = 4 };
+
+static struct api_world w;
+static uint64_t sessions[NODES];
+static json_t *partitions; /* of the keyspace, as listed; owned */
+
+static void begin(const char *capacity)
+{
+    api_world_open(&w);
+    for (unsigned i = 0; i < NODES; i++) {
+        CHECK(
+            EXPECT(&w, text("PUT /v1/nodes/n%u", i),
+                   text("{\"address\":\"n%u:1\",\"lease\":\"static\",\"labels\":{\"zone\":\"z%u\"},"
+                        "\"capacity\":{%s}}",
+                        i, i / 2, capacity),
+                   200, NULL));
+        sessions[i] = api_u64(&w, "session");
+    }
+}
+
+static void keyspace(const char *body)
+{
+    CHECK(EXPECT(&w, "POST /v1/keyspaces", body, 201, NULL));
+    CHECK(EXPECT(&w, "GET /v1/keyspaces/ks/partitions", NULL, 200, NULL));
+    partitions = json_deep_copy(api_at(&w, "partitions"));
+}
+
+static void end(void)
+{
+    json_decref(partitions);
+    api_world_close(&w);
+}
+
+static const json_t *nth(size_t i)
+{
+    return json_array_get(partitions, i);
+}
+
+static uint64_t number(const json_t *object, const char *member)
+{
+    return (uint64_t)json_integer_value(json_object_get(object, member));
+}
+
+static unsigned owner(size_t i)
+{
+    const json_t *primary = json_object_get(nth(i), "primary");
+    return (unsigned)(json_string_value(json_object_get(primary, "node"))[1] - '0');
+}
+
+/* A minute of this many writes a second. */
+static void report(size_t i, uint64_t writes, uint64_t size, const char *more)
+{
+    CHECK(
+        EXPECT(&w, text("POST /v1/nodes/n%u/load", owner(i)),
+               text("{\"session\":%" PRIu64 ",\"interval_ms\":60000,\"partitions\":[{\"keyspace\":"
+                    "\"ks\",\"partition\":%" PRIu64 ",\"epoch\":%" PRIu64
+                    ",\"reads\":0,\"writes\":%" PRIu64 ",\"read_bytes\":0,\"write_bytes\":0,"
+                    "\"cpu_ms\":0,\"size_bytes\":%" PRIu64 "%s}]}",
+                    sessions[owner(i)], number(nth(i), "partition"), number(nth(i), "epoch"),
+                    60 * writes, size, more),
+               202, NULL));
+    CHECK_U64(api_u64(&w, "counted"), 1);
+}
+
+static void skew(void)
+{
+    CHECK(EXPECT(&w, "GET /v1/skew?keyspace=ks", NULL, 200, NULL));
+}
+
+static double real(const char *path)
+{
+    return json_number_value(api_at(&w, path));
+}
+
+static void nothing_heard_is_no_skew(void)
+{
+    begin("\"requests_per_s\":1000");
+    keyspace("{\"name\":\"ks\",\"scheme\":\"hash\",\"partitions\":8}");
+    skew();
+    CHECK_U64(api_u64(&w, "partitions"), 8);
+    CHECK_U64(api_u64(&w, "known"), 0);
+    CHECK_U64(json_object_size(api_at(&w, "resources")), 0);
+    CHECK_U64(json_array_size(api_at(&w, "hot_partitions")), 0);
+    CHECK(EXPECT(&w, "GET /v1/skew", NULL, 200, NULL));
+    CHECK(EXPECT(&w, "GET /v1/skew?keyspace=none", NULL, 404, "keyspace_not_found"));
+    CHECK(EXPECT(&w, "GET /v1/skew?keyspace=No", NULL, 404, "keyspace_not_found"));
+    CHECK(EXPECT(&w, "GET /v1/skew?top=3", NULL, 400, "invalid_request"));
+    local_control_lead(w.control, false, "http://10.0.0.2:7400");
+    CHECK(EXPECT(&w, "GET /v1/skew", NULL, 307, NULL));
+    end();
+}
+
+/* Items alike, demand not: six partitions of 520 to 4 680. */
+static void demand_shows_what_an_inventory_does_not(void)
+{
+    static const uint64_t demand[] = {520, 560, 600, 630, 600, 4680};
+    begin("");
+    keyspace("{\"name\":\"ks\",\"scheme\":\"hash\",\"partitions\":6}");
+    for (size_t i = 0; i < 6; i++) {
+        report(i, demand[i], 1000 + i, "");
+    }
+    skew();
+    CHECK_U64(api_u64(&w, "known"), 6);
+    CHECK(fabs(real("resources/requests/partitions/max_to_mean") - 3.7) < .01);
+    CHECK(fabs(real("resources/requests/partitions/max") - 4680) < 1);
+    CHECK(fabs(real("resources/requests/partitions/max_to_median") - 7.8) < .01);
+    CHECK(real("resources/size_bytes/partitions/max_to_mean") < 1.01);
+    CHECK_U64(json_array_size(api_at(&w, "advisories")), 1);
+    CHECK_STR(api_text(&w, "advisories/0/finding"), "uneven_access");
+    CHECK_U64(api_u64(&w, "advisories/0/partition"), number(nth(5), "partition"));
+    CHECK_U64(api_u64(&w, "hot_partitions/0/partition"), number(nth(5), "partition"));
+    /* No keys were reported: it can't be told where to split. */
+    CHECK_STR(api_text(&w, "hot_partitions/0/remedy"), "nothing");
+    end();
+}
+
+static void a_hot_key_is_named_with_the_owners_of_its_salts(void)
+{
+    begin("\"requests_per_s\":100000");
+    keyspace("{\"name\":\"ks\",\"scheme\":\"hash\",\"partitions\":16}");
+    for (size_t i = 0; i < 16; i++) {
+        report(i, i == 5 ? 150000 : 2000, 1000,
+               i == 5 ? ",\"keys\":[{\"key\":\"celebrity\",\"weight\":14800},{\"key\":\"x\","
+                        "\"weight\":200}]"
+                      : "");
+    }
+    skew();
+    CHECK_U64(json_array_size(api_at(&w, "hot_keys")), 1);
+    CHECK_STR(api_text(&w, "hot_keys/0/key"), "celebrity");
+    CHECK_STR(api_text(&w, "hot_keys/0/remedy"), "spread_key");
+    CHECK(real("hot_keys/0/key_share") > .95 && real("hot_keys/0/key_share_at_least") > .9);
+    CHECK(real("hot_keys/0/key_share_at_least") <= real("hot_keys/0/key_share"));
+    CHECK_STR(api_text(&w, "hot_keys/0/salts/placed_by"), "key");
+    uint64_t n = api_u64(&w, "hot_keys/0/salts/count");
+    CHECK(n >= 2 && json_array_size(api_at(&w, "hot_keys/0/salts/owners")) == n);
+    /* The owners are those that a router would be sent to. */
+    const char *second = text("%s", api_text(&w, "hot_keys/0/salts/owners/1"));
+    CHECK(EXPECT(&w, "GET /v1/keyspaces/ks/route?key=celebrity%231", NULL, 200, NULL));
+    CHECK_STR(api_text(&w, "primary/node"), second);
+    end();
+}
+
+static void a_hot_partition_is_split_where_it_says(void)
+{
+    begin("");
+    keyspace("{\"name\":\"ks\",\"scheme\":\"range\",\"splits\":[\"g\",\"n\",\"t\"],"
+             "\"policy\":{\"too_large_bytes\":5000,\"uneven_access\":10}}");
+    struct buf keys;
+    buf_init(&keys, 65536);
+    for (unsigned i = 0; i < 50; i++) {
+        buf_printf(&keys, "%s{\"key\":\"h%02u\",\"weight\":100}", i > 0 ? "," : "", i);
+    }
+    buf_put_u8(&keys, '\0');
+    for (size_t i = 0; i < 4; i++) {
+        report(i, i == 1 ? 9000 : 1000, i == 1 ? 6000 : 100,
+               i == 1 ? text(",\"keys\":[%s]", (const char *)keys.data) : "");
+    }
+    buf_close(&keys);
+    skew();
+    CHECK_U64(json_array_size(api_at(&w, "hot_partitions")), 1);
+    CHECK_STR(api_text(&w, "hot_partitions/0/remedy"), "split");
+    CHECK(fabs(real("hot_partitions/0/left_share") - .5) < .1);
+    CHECK_U64(json_array_size(api_at(&w, "hot_partitions/0/split_at")), 1);
+    CHECK_STR(api_text(&w, "advisories/0/finding"), "too_large_bytes");
+    CHECK_U64(json_array_size(api_at(&w, "advisories")), 1); /* uneven_access is the policy's */
+    const char *at = text("%s", api_text(&w, "hot_partitions/0/split_at/0"));
+    CHECK(EXPECT(
+        &w, text("POST /v1/keyspaces/ks/partitions/%" PRIu64 "/split", number(nth(1), "partition")),
+        text("{\"at\":[\"%s\"]}", at), 200, NULL));
+    end();
+}
+
+static void labels_tenants_and_headroom(void)
+{
+    begin("\"requests_per_s\":1000,\"bytes\":100000");
+    keyspace(
+        "{\"name\":\"ks\",\"scheme\":\"range\",\"splits\":[\"a/\",\"a/m\",\"a0\",\"b/\",\"b0\"]"
+        ",\"placement\":{\"spread\":\"zone\"}}");
+    for (size_t i = 0; i < 6; i++) {
+        report(i, i == 1 ? 300 : i == 2 ? 500 : 100, 1000, "");
+    }
+    skew();
+    CHECK_STR(api_text(&w, "groups/0/prefix"), "a/");
+    CHECK_U64(api_u64(&w, "groups/0/partitions"), 2);
+    CHECK_U64(api_u64(&w, "groups/0/requests_per_s"), 800);
+    CHECK_STR(api_text(&w, "groups/1/prefix"), "b/");
+    CHECK_U64(api_u64(&w, "groups/1/requests_per_s"), 100);
+    CHECK_U64(json_array_size(api_at(&w, "groups")), 2);
+    CHECK_U64(json_array_size(api_at(&w, "labels")), 2);
+    CHECK_STR(api_text(&w, "labels/0/value"), "z0");
+    CHECK_U64(api_u64(&w, "labels/0/requests_per_s") + api_u64(&w, "labels/1/requests_per_s"),
+              1200);
+    CHECK(fabs(real("labels/0/share") + real("labels/1/share") - 1) < .002);
+    size_t at = 0;
+    while (at < 8 && strcmp(api_text(&w, text("headroom/%zu/resource", at)), "requests") != 0) {
+        at++;
+    }
+    CHECK(fabs(real(text("headroom/%zu/now", at)) - .7) < .002); /* 1 200 of 4 000 */
+    CHECK(fabs(real(text("headroom/%zu/one_lost/headroom", at)) - .4) < .002);
+    CHECK_STR(api_text(&w, text("headroom/%zu/one_lost/label", at)), "zone");
+    end();
+}
+
+int main(void)
+{
+    RUN(nothing_heard_is_no_skew);
+    RUN(demand_shows_what_an_inventory_does_not);
+    RUN(a_hot_key_is_named_with_the_owners_of_its_salts);
+    RUN(a_hot_partition_is_split_where_it_says);
+    RUN(labels_tenants_and_headroom);
+    return tap_done();
+}

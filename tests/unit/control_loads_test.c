@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loads for all threads: reports by node, and many threads at once. */
+#include "control/loads.h"
+
+#include "tests/harness/tap.h"
+
+#include <pthread.h>
+
+enum { THREADS = 4, PUTS = 20000, PARTITIONS = 300 };
+
+static struct loads *l;
+
+static bool begin(uint64_t node, dir_rev session, uint64_t seq, uint64_t at_ms)
+{
+    struct loads_node report = {.node = node, .session = session, .seq = seq, .at_ms = at_ms};
+    return loads_begin(l, &report);
+}
+
+static void a_report_counts_once(void)
+{
+    struct loads_node seen;
+    l = loads_new();
+    CHECK(!loads_node(l, 5, &seen));
+    CHECK(begin(5, 40, 1, 10) && begin(3, 41, 1, 10) && begin(9, 42, 7, 10));
+    CHECK(!begin(5, 40, 1, 20));
+    CHECK(loads_node(l, 5, &seen) && seen.at_ms == 10);
+    CHECK(begin(5, 40, 2, 30) && !begin(5, 40, 1, 40));
+    CHECK(begin(5, 50, 1, 50)); /* another session counts anew */
+    CHECK(begin(5, 50, 0, 60)); /* without a number there is nothing to tell by */
+    CHECK(loads_node(l, 5, &seen) && seen.at_ms == 60 && seen.session == 50);
+    CHECK(loads_node(l, 3, &seen) && seen.session == 41);
+    CHECK(loads_node(l, 9, &seen) && seen.session == 42);
+    loads_free(l);
+}
+
+static void *put_many(void *arg)
+{
+    struct tap_rand r = {*(const uint64_t *)arg};
+    struct load_key key = {.key = slice_of("k", 1), .weight = 5};
+    for (uint64_t i = 0; i < PUTS; i++) {
+        struct load_sample s = {.partition = 1 + tap_rand_below(&r, PARTITIONS),
+                                .node = tap_rand_below(&r, 2),
+                                .epoch = 1,
+                                .interval_ms = 1000,
+                                .has = 1U << LOAD_WRITES,
+                                .keys = &key,
+                                .key_count = 1};
+        s.value[LOAD_WRITES] = 500;
+        (void)loads_put(l, &s, 1000 + i);
+    }
+    return NULL;
+}
+
+static void see(void *arg, const struct load_entry *e)
+{
+    uint64_t *seen = arg;
+    *seen += load_value(e, LOAD_WRITES, LOAD_MEAN) == 500000 ? 1 : 0;
+}
+
+static void threads_do_not_meet(void)
+{
+    pthread_t threads[THREADS];
+    uint64_t seeds[THREADS], seen = 0;
+    struct load_entry e;
+    l = loads_new();
+    for (unsigned i = 0; i < THREADS; i++) {
+        seeds[i] = i;
+        CHECK(pthread_create(&threads[i], NULL, put_many, &seeds[i]) == 0);
+    }
+    for (unsigned i = 0; i < 100; i++) {
+        (void)loads_get(l, 1 + i, 0, &e);
+        seen = 0;
+        loads_each(l, see, &seen);
+    }
+    for (unsigned i = 0; i < THREADS; i++) {
+        (void)pthread_join(threads[i], NULL);
+    }
+    seen = 0;
+    loads_each(l, see, &seen);
+    CHECK_U64(loads_count(l), 2 * PARTITIONS);
+    CHECK_U64(seen, 2 * PARTITIONS);
+    loads_free(l);
+}
+
+/* The view of another snapshot has none of them. */
+static void what_a_view_does_not_have_is_forgotten(void)
+{
+    const struct dir_view empty = {.revision = 1};
+    struct load_sample s = {.epoch = 1, .interval_ms = 1000};
+    l = loads_new();
+    for (s.partition = 1; s.partition <= 1000; s.partition++) {
+        s.node = s.partition % 3;
+        CHECK(loads_put(l, &s, 1000) == LOAD_COUNTED);
+    }
+    CHECK_U64(loads_count(l), 1000);
+    loads_sweep(l, &empty);
+    CHECK_U64(loads_count(l), 0);
+    loads_free(l);
+}
+
+int main(void)
+{
+    RUN(a_report_counts_once);
+    RUN(threads_do_not_meet);
+    RUN(what_a_view_does_not_have_is_forgotten);
+    return tap_done();
+}
