@@ -9,6 +9,7 @@
 #define DIRECTORY_INTERNAL_H
 
 #include "directory/directory.h"
+#include "directory/place.h"
 
 #include <string.h>
 
@@ -364,8 +365,6 @@ uint8_t placer_pick(struct placer *p,
  * (0) of all. Returns how many got one. */
 uint64_t place_waiting(struct apply *a, uint64_t keyspace);
 bool place_equal(const struct dir_placement *a, const struct dir_placement *b);
-bool place_allows(const struct dir_placement *placement, const struct dir_node *n);
-const char *place_label(const struct dir_node *n, const char *name); /* "" when it has none */
 
 /* --- policy.c --- */
 
