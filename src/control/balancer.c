@@ -342,6 +342,18 @@ static void note(struct control *c, const struct round *r, const struct gate *g,
     }
 }
 
+/* Something of the balancer's waits for a person, or goes on. */
+static bool is_under_way(const struct dir_view *v)
+{
+    const struct dir_proposal *p;
+    struct ptree_iter it;
+    ptree_seek(&v->proposals, slice_of(NULL, 0), &it);
+    while ((p = ptree_iter_get(&it, NULL)) != NULL && p->state > DIR_PROPOSAL_RUNNING) {
+        ptree_iter_next(&it);
+    }
+    return p != NULL;
+}
+
 static void finish(struct control *c, const struct round *r)
 {
     struct gate g;
@@ -350,8 +362,7 @@ static void finish(struct control *c, const struct round *r)
     if (g.code == NULL) {
         proposed = propose_some(c, r, &g);
     }
-    if (g.code == NULL &&
-        (proposed > 0 || directory_state(c->parts.directory)->proposals_open.count > 0)) {
+    if (g.code == NULL && (proposed > 0 || is_under_way(directory_state(c->parts.directory)))) {
         g.code = DIR_BALANCER_ACTIVE;
     } else if (g.code == NULL) {
         name_reason(r, &g);

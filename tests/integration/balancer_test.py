@@ -22,13 +22,13 @@ class Reporter:
 
     def __init__(self, c, nodes, rates):
         self.c, self.nodes, self.rates = c, nodes, rates
-        self.says, self.keys, self.first = {}, {}, set()
+        self.says, self.keys, self.starts, self.first = {}, {}, {}, set()
         self.stopping, self.rounds, self.refused = False, 0, None
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
 
     def sample(self, partition, grant, interval_ms):
-        rate = self.rates.get(partition, 0)
+        rate = self.starts.get(grant.get("start"), self.rates.get(partition, 0))
         s = {"keyspace": "ks", "partition": partition, "epoch": grant["epoch"], "reads": rate * interval_ms // 2000,
              "writes": rate * interval_ms // 2000, "read_bytes": 0, "write_bytes": 0, "cpu_ms": 0, "size_bytes": 1 << 20}
         if partition in self.keys:
@@ -165,13 +165,16 @@ def a_hot_key_is_named_and_not_moved():
         rates = {p: 30 for p in ids}
         rates[ids[3]] = 2000
         reporter = Reporter(c, nodes, rates)
+        reporter.starts["03one"] = 2000
         reporter.keys[ids[3]] = [{"key": "03one", "weight": 970}] + [{"key": f"03{i}", "weight": 10} for i in range(3)]
         advice = wait_for(lambda: [p for p in proposals(c) if p["kind"] == "advice"], "the advice")[0]
-        equal((advice["partition"], advice["code"], advice["state"]), (ids[3], "hot_key", "open"))
+        equal((advice["code"], advice["state"]), ("hot_key", "open"))
+        alone = once(c.leader().url, "GET", "/v1/keyspaces/ks/route?key=03one").expect(200)
+        equal((alone["partition"], alone["start"], alone["end"]), (advice["partition"], "03one", "03one\0"))
         equal(c.call("POST", f"/v1/balancer/proposals/{advice['id']}/approve", {}).status, 400)
         wait_for(lambda: "n2" in owners(c) or "n3" in owners(c), "others to make room")
         reporter.wait_rounds(20)
-        equal([p for p in proposals(c) if p["partition"] == ids[3] and p["kind"] != "advice"], [])
+        equal([p["kind"] for p in proposals(c) if p["partition"] in (ids[3], alone["partition"])], ["split", "advice"])
         equal(len([p for p in proposals(c) if p["kind"] == "advice"]), 1)
         finish(c, nodes, reporter)
 
