@@ -172,6 +172,22 @@ static void insert_node(struct loads *l, uint64_t at)
     l->count++;
 }
 
+/* Of a session's batches one has the figures, and not all need have a number. */
+static void keep(struct loads_node *n, const struct loads_node *report, bool known)
+{
+    struct loads_node before = *n;
+    *n = *report;
+    if (!known || before.session != report->session) {
+        return;
+    }
+    n->seq = report->seq != 0 ? report->seq : before.seq;
+    if (report->has == 0) {
+        n->has = before.has;
+        n->at_ms = before.at_ms;
+        memcpy(n->figure, before.figure, sizeof n->figure);
+    }
+}
+
 bool loads_begin(struct loads *l, const struct loads_node *report)
 {
     (void)pthread_mutex_lock(&l->lock);
@@ -183,7 +199,7 @@ bool loads_begin(struct loads *l, const struct loads_node *report)
         if (!known) {
             insert_node(l, at);
         }
-        l->nodes[at] = *report;
+        keep(&l->nodes[at], report, known);
     }
     (void)pthread_mutex_unlock(&l->lock);
     return !again;

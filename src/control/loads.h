@@ -31,7 +31,7 @@ struct loads_node {
     uint64_t node; /* id */
     dir_rev session;
     uint64_t seq; /* 0: none was given */
-    uint64_t at_ms, interval_ms;
+    uint64_t at_ms;
     uint32_t has; /* bit of each figure */
     uint64_t figure[LOADS_FIGURES];
 };
@@ -41,7 +41,8 @@ struct loads *loads_new(void);
 void loads_free(struct loads *l);
 
 /* A report of a node, before its samples are put. False: one with this `seq` or a later one was
- * taken before (0: it has none, and is always taken). */
+ * taken before (0: it has none, and is always taken). One without figures leaves those of the
+ * session that are there, and the time of them. */
 bool loads_begin(struct loads *l, const struct loads_node *report);
 enum load_outcome loads_put(struct loads *l, const struct load_sample *s, uint64_t now_ms);
 

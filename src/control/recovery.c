@@ -320,8 +320,9 @@ static void walk(struct control *c)
         visit(c, r, p);
         v->cursor = p->id + 1;
     }
+    bool whole = p == NULL && seen + repair_cost(r) < RECOVERY_COST_A_TURN;
     repair_close(r);
-    if (p == NULL && seen + repair_cost(r) < RECOVERY_COST_A_TURN) {
+    if (whole) {
         finish(c);
     }
 }
