@@ -402,7 +402,6 @@ enum err_code apply_node_delete(struct apply *a)
     }
     a->kind = held.count > 0 ? DIR_CHANGE_LOST : 0;
     parts_close(&held);
-    operation_unreachable(a, n);
     duty_drop_all(a, n->id);
     drain_divert(a, n->id, "node_removed");
     a->changed = true;

@@ -153,30 +153,6 @@ void operation_stranded(struct apply *a, const struct dir_partition *p)
     }
 }
 
-void operation_unreachable(struct apply *a, const struct dir_node *n)
-{
-    const struct dir_operation *o;
-    struct ptree_iter it;
-    uint8_t key[8];
-    for (uint64_t from = 0;; from = o->id + 1) {
-        ptree_seek(&a->s->operations, ptree_u64_key(from, key), &it);
-        while ((o = ptree_iter_get(&it, NULL)) != NULL &&
-               (o->state != DIR_OPERATION_QUEUED || o->destination != n->id)) {
-            ptree_iter_next(&it);
-        }
-        if (o == NULL) {
-            return;
-        }
-        const struct dir_partition *p =
-            ptree_get(&a->s->partitions, ptree_u64_key(o->partition, key));
-        struct moving m;
-        moving_open(&m, a, p, "directory");
-        moving_abort(&m, "node_removed", "the destination was removed");
-        moving_commit(&m, false);
-        o = a->operation;
-    }
-}
-
 /* A joined destination has every acknowledged write. With the source lapsed it may be the only copy
  * that has: it stays one, which a person may give the authority. */
 static void keep_candidate(struct moving *m)
