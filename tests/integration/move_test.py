@@ -10,7 +10,7 @@ import urllib.parse
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent / "tools"), str(HERE.parent / "harness"), str(HERE)]
-from cluster import Cluster, once, wait_for  # noqa: E402  pylint: disable=wrong-import-position
+from cluster import Cluster, Unreachable, once, wait_for  # noqa: E402  pylint: disable=wrong-import-position
 from model_node import ModelNode, overlaps  # noqa: E402  pylint: disable=wrong-import-position
 from tap import equal, main, test  # noqa: E402  pylint: disable=wrong-import-position
 
@@ -277,6 +277,38 @@ def a_leader_and_a_destination_that_die_together_come_back():
             equal(confirmed(c, nodes), [to.name])
             source, to = to, source
         finish(c, nodes)
+
+
+@test
+def a_cutover_without_a_quorum_has_one_outcome():
+    """What a leader alone is told is neither done nor refused; both sides wait, and whoever leads next knows."""
+    with Cluster(3) as c:
+        prepare(c)
+        n1, n2 = two_nodes(c)
+        n2.stops_at = "CUTOVER"
+        number, p = move(c), route(c)["partition"]
+        task = wait_for(lambda: [t for t in list(n2.work.values()) if t.get("stage") == "CUTOVER"], "the fence")[0]
+        leader, followers = c.leader(), c.followers()
+        for s in followers:
+            s.pause()
+        try:
+            answer = once(leader.url, "POST", f"/v1/operations/{number}/reports",
+                          {"node": "n2", "session": n2.session, "attempt": task["attempt"], "stage": "CUTOVER", "seq": 1000,
+                           "applied_position": 30, "checksum": "00000000000000bb"}, timeout=3)
+            equal(answer.status, 503, answer.raw)
+        except Unreachable:
+            pass  # as good: it says nothing
+        equal((n1.may_write(p), n2.may_write(p)), (False, False))
+        leader.kill()
+        for s in followers:
+            s.resume()
+        n2.seq, n2.stops_at = 1000, None
+        leader.start()
+        c.wait_ready()
+        wait_for(lambda: operation(c, number)["state"] == "done", "the move")
+        wait_for(lambda: n2.may_write(p), "the new grant")
+        equal((route(c)["primary"]["node"], confirmed(c, [n1, n2])), ("n2", ["n2"]))
+        finish(c, [n1, n2])
 
 
 main()

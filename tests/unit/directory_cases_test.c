@@ -300,6 +300,34 @@ static void the_only_copy_of_a_part_is_kept(void)
     close_world();
 }
 
+/* tikv/pd#4467: where the rule allows two zones, three copies stay in them, however much they are to
+ * spread; and one that is lost waits. */
+static void a_hard_rule_goes_before_spreading(void)
+{
+    const struct moves_wish wish = {.sync = 2, .partitions = 4, .spread = "zone", .disk = "ssd"};
+    world_open(&w);
+    (void)moves_node(&w, "n1", "za", "ssd");
+    (void)moves_node(&w, "n2", "za", "ssd");
+    (void)moves_node(&w, "n3", "zb", "ssd");
+    (void)moves_node(&w, "n4", "zc", "hdd");
+    moves_keyspace(&w, "orders", &wish);
+    CHECK_U64(agent_node(&w, "n4")->partition_count, 0);
+    CHECK(part()->replica_count == 3 && role_on("n3") != 0 && role_on("n4") == 0);
+    CHECK_U64(start(DIR_OPERATION_MOVE, part(), "n4"), ERR_PLACEMENT_VIOLATED);
+    die("n3");
+    CHECK_U64(delete_node("n3"), ERR_OK);
+    const struct dir_keyspace *ks = world_keyspace(&w, "orders");
+    CHECK(repair_is_short(world_state(&w), ks, part(), DIR_ROLE_SYNC));
+    struct repair_clock clock = {w.time_ms, NULL, NULL};
+    struct repair *r = repair_open(world_state(&w), &clock);
+    struct repair_step s;
+    repair_next(r, part(), &s);
+    repair_close(r);
+    CHECK(s.kind == 0 && s.to == 0);
+    CHECK_STR(s.code != NULL ? s.code : "nothing", "no_destination");
+    close_world();
+}
+
 int main(void)
 {
     RUN(a_move_touches_no_other_partition);
@@ -308,5 +336,6 @@ int main(void)
     RUN(dead_nodes_can_be_removed_in_every_stage);
     RUN(the_only_copy_left_is_kept);
     RUN(the_only_copy_of_a_part_is_kept);
+    RUN(a_hard_rule_goes_before_spreading);
     return tap_done();
 }
