@@ -300,8 +300,8 @@ static void the_only_copy_of_a_part_is_kept(void)
     close_world();
 }
 
-/* tikv/pd#4467: where the rule allows two zones, three copies stay in them, however much they are to
- * spread; and one that is lost waits. */
+/* tikv/pd#4467: where the rule allows two zones, three copies stay in them, however much they are
+ * to spread; and one that is lost waits. */
 static void a_hard_rule_goes_before_spreading(void)
 {
     const struct moves_wish wish = {.sync = 2, .partitions = 4, .spread = "zone", .disk = "ssd"};
