@@ -1,15 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the records of shardkv-load say: a line for each acknowledged write, with true times of this one machine."""
 import bisect
-import pathlib
 import statistics
 
 from shardkv import check_records
-
-
-def count(path):
-    """Acknowledged writes so far."""
-    return pathlib.Path(path).read_bytes().count(b"\n") if pathlib.Path(path).exists() else 0
 
 
 def conflict(records):

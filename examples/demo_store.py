@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The demo's second part: examples/shardkv, six nodes in three zones, written to all the time. Partitions move, a node
 is killed, another one is drained; then the account of every write that was acknowledged."""
-import contextlib
 import datetime
 import json
 import time
@@ -14,7 +13,6 @@ from shardkv import Nodes
 PARTITIONS = 12
 ZONES = {f"n{i}": "abc"[i % 3] for i in range(1, 7)}
 WRITERS = 4
-WRITING_S = 600  # at the most: it is ended when everything is done
 PATIENCE_S = 120
 RECOVERY_DELAY_MS = 2000
 POLL_S = 0.01
@@ -50,18 +48,6 @@ def follow(ask, tell, is_over, what):
         return is_over(now)
 
     wait_for(over, what, PATIENCE_S)
-
-
-@contextlib.contextmanager
-def written_to(t):
-    """The load, which does not outlive this."""
-    load = t.load(WRITING_S, writers=WRITERS, cities=True)
-    try:
-        yield load
-    finally:
-        if load.process.poll() is None:
-            load.process.kill()
-            load.process.wait()
 
 
 def set_up(t):
@@ -201,8 +187,7 @@ def drain_node(t, spared):
 
 def settle(t, load, drained):
     """The load's own account, and what the directory and the nodes say at the end."""
-    load.end()
-    out, err = load.process.communicate(timeout=PATIENCE_S)
+    out, err = load.end()
     assert out, f"shardkv-load ended with {load.process.returncode}: {err}"
     wait_for(lambda: is_whole(t), "GET /v1/replication to be clean", PATIENCE_S)
     wait_for(t.is_well, "all copies to agree", PATIENCE_S)
@@ -236,16 +221,16 @@ def run(cities):
     spec = {"replicas": {"sync": 1, "async": 1}, "placement": {"spread": "zone"}}
     with Nodes(3, list(ZONES), 1, splits=equal_cuts(cities, PARTITIONS), zones=ZONES, spec=spec) as t:
         set_up(t)
-        with written_to(t) as load:
-            wait_for(lambda: demo_account.count(load.records) > 100, "the first writes", PATIENCE_S)
-            say(f"  shardkv-load: {WRITERS} writers, each city as often as people live there")
-            marks = [get(t, "/v1/cluster")["revision"]]
-            move_partitions(t)
-            marks.append(get(t, "/v1/cluster")["revision"])
-            killed = kill_node(t)
-            marks.append(get(t, "/v1/cluster")["revision"])
-            drained = drain_node(t, killed)
-            summary, clean, state_hash = settle(t, load, drained)
+        load = t.load(writers=WRITERS, cities=True)
+        load.grows(100)
+        say(f"  shardkv-load: {WRITERS} writers, each city as often as people live there")
+        marks = [get(t, "/v1/cluster")["revision"]]
+        move_partitions(t)
+        marks.append(get(t, "/v1/cluster")["revision"])
+        killed = kill_node(t)
+        marks.append(get(t, "/v1/cluster")["revision"])
+        drained = drain_node(t, killed)
+        summary, clean, state_hash = settle(t, load, drained)
         records = load.lines()
         causes = demo_account.pauses_by_cause(records, marks, ("moves", "failovers", "drain"))
         return summarise(summary, causes, demo_account.conflict(records), clean, state_hash)

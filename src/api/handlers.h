@@ -256,7 +256,8 @@ enum listing_of {
     LIST_WATCHERS,
     LIST_AUDIT,
     LIST_DIFF,
-    LIST_REPLICATION
+    LIST_REPLICATION,
+    LIST_PROPOSALS
 };
 
 /* One page of a list. */

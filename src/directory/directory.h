@@ -58,6 +58,7 @@ struct dir_result {
     uint64_t partitions;             /* that this keyspace has */
     struct dir_node *node;           /* registered; or NULL */
     struct dir_operation *operation; /* made by a move; or NULL */
+    struct dir_proposal *proposal;   /* made, or settled; or NULL */
     uint64_t route_count; /* children, the merged one, the moved one, or the present routes for a
                              refusal */
     struct dir_route routes[];

@@ -251,6 +251,16 @@ static void write_duty(struct store_writer *w, const struct dir_row *row)
     }
 }
 
+static void write_proposal(struct store_writer *w, const struct dir_row *row)
+{
+    const void *before = row->before, *after = row->after;
+    if (after != NULL) {
+        store_put_proposal(&w->conn, after, &w->scratch);
+    } else {
+        remove_row(w, SQL_PROPOSAL_REMOVE, ((const struct dir_proposal *)before)->id);
+    }
+}
+
 /* Another command's outcome under the same key has another number of arrival: the old row goes. */
 static void write_dedupe(struct store_writer *w, const struct dir_row *row)
 {
@@ -290,6 +300,12 @@ static void write_row(struct store_writer *w,
         break;
     case DIR_KIND_DUTY:
         write_duty(w, row);
+        break;
+    case DIR_KIND_PROPOSAL:
+        write_proposal(w, row);
+        break;
+    case DIR_KIND_BALANCER:
+        store_put_balancer(&w->conn, (const void *)row->after, &w->scratch);
         break;
     case DIR_KIND_DEDUPE:
         write_dedupe(w, row);
