@@ -47,7 +47,7 @@ def reads_of_the_old_epoch_hold_the_window_open():
         wait_for(lambda: read(source, old).status == 200, "the source to serve what was routed before")
         answer = read(source, old).expect(200)
         equal(answer["stale"], True)
-        equal(read(source, new).status, 421, "the new epoch at the source")  # B039
+        equal(read(source, new).status, 421, "the new epoch at the source")
         equal(read(to, old).status, 421, "the old epoch at the destination")
         equal(read(to, new).expect(200)["stale"], False)
         equal(once(source.url(), "PUT", f"/kv?keyspace=ks&partition={p}&epoch={old}&key=k&id=late", b"x").status, 421)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Budgets over HTTP: limits, what is in use, what waits and why, and what a move is going to cost.
  */
+#include "base/clock.h"
 #include "directory/budget.h"
 #include "tests/harness/api_world.h"
 #include "tests/harness/tap.h"
@@ -367,7 +368,7 @@ report(uint64_t operation, const char *node, unsigned seq, const char *stage, co
                  200, NULL));
 }
 
-/* B068: what has failed for good shows, and what a person has stopped does not. */
+/* What has failed for good shows, and what a person has stopped does not. */
 static void what_needs_a_person_is_counted(void)
 {
     open_world();
@@ -381,6 +382,40 @@ static void what_needs_a_person_is_counted(void)
     CHECK(EXPECT(&w, "GET /metrics", NULL, 200, NULL));
     CHECK(strstr(api_body(&w), "\ncadastre_directory_operations_queued 0\n") != NULL);
     CHECK(strstr(api_body(&w), "\ncadastre_directory_operations_attention 1\n") != NULL);
+    api_world_close(&w);
+}
+
+/* In milliseconds. */
+static uint64_t oldest_stage(void)
+{
+    static const char name[] = "\ncadastre_directory_operations_oldest_stage_seconds ";
+    CHECK(EXPECT(&w, "GET /metrics", NULL, 200, NULL));
+    const char *at = strstr(api_body(&w), name);
+    CHECK(at != NULL);
+    uint64_t got = 0;
+    for (at = at != NULL ? at + sizeof name - 1 : ""; *at != '\0' && *at != '\n'; at++) {
+        got = *at == '.' ? got : got * 10 + (uint64_t)(*at - '0');
+    }
+    return got;
+}
+
+/* Of what nobody reports on any more; of what has ended it says nothing. */
+static void what_stands_still_shows(void)
+{
+    open_world();
+    CHECK_U64(oldest_stage(), 0);
+    uint64_t id = move(0, "n2", "");
+    admit(id);
+    uint64_t until = clock_mono_ms() + 30000, last = 0;
+    while (last < 20 && clock_mono_ms() < until) {
+        last = oldest_stage();
+    }
+    CHECK(last >= 20);
+    uint64_t younger = move(1, "n3", "");
+    CHECK(oldest_stage() >= last);
+    CHECK(EXPECT(&w, text("POST /v1/operations/%" PRIu64 "/abort", younger), NULL, 200, NULL));
+    CHECK(EXPECT(&w, text("POST /v1/operations/%" PRIu64 "/abort", id), NULL, 200, NULL));
+    CHECK_U64(oldest_stage(), 0);
     api_world_close(&w);
 }
 
@@ -417,6 +452,7 @@ int main(void)
     RUN(what_is_not_known_is_null);
     RUN(what_waits_says_for_what);
     RUN(agents_are_told_the_rate);
+    RUN(what_stands_still_shows);
     RUN(progress_is_true_while_it_copies);
     RUN(what_needs_a_person_is_counted);
     return tap_done();
