@@ -11,6 +11,7 @@ PARAMS(changes_params, "since", "wait_ms", "limit", "start", "end", "partition",
 PARAMS(watch_params, "since", "start", "end", "partition", "generation");
 PARAMS(diff_params, "from", "to", "limit", "cursor");
 PARAMS(operations_params, "state", "keyspace", "node", "kind", "limit", "cursor");
+PARAMS(explain_params, "keyspace", "partition", "to");
 PARAMS(proposals_params, "state", "keyspace", "limit", "cursor");
 PARAMS(replication_params, "keyspace", "limit", "cursor");
 PARAMS(watchers_params, "behind", "limit", "cursor");
@@ -96,6 +97,7 @@ static const struct api_route routes[] = {
 
     {API_GET, "/v1/balancer", h_balancer_get, NULL, READS},
     {API_PATCH, "/v1/balancer", h_balancer_patch, NULL, PATCHES},
+    {API_GET, "/v1/balancer/explain", h_balancer_explain, explain_params, 0},
     {API_GET, "/v1/balancer/proposals", h_proposals_list, proposals_params, READS},
     {API_GET, PROPOSAL, h_proposal_get, NULL, READS},
     {API_POST, PROPOSAL "/approve", h_proposal_approve, NULL, MUTATES},

@@ -244,6 +244,32 @@ static int resume_run(struct cli *c)
     return post(c, "resume", json_object());
 }
 
+static const struct out_column explain_columns[] = {
+    {"PARTITION", "partition", NULL},  {"NODE", "node", NULL},
+    {"LEVEL_PPM", "level_ppm", NULL},  {"ROUND", "round.code", NULL},
+    {"NODE_IS", "source.code", NULL},  {"MOVE", "move.code", NULL},
+    {"SPLIT", "split.code", NULL},     {"MERGE", "merge.code", NULL},
+    {"TO", "to.node", NULL},           {"THERE", "to.code", NULL},
+    {"PLANNED", "planned.kind", NULL}, {NULL, NULL, NULL}};
+static const struct out_view explain_view = {"partition", explain_columns};
+
+static int explain_run(struct cli *c)
+{
+    struct target t;
+    uint64_t partition;
+    if (!cli_operand_u64(c, 1, "PARTITION", &partition)) {
+        return EXIT_USAGE;
+    }
+    target_init(&t, "/v1/balancer/explain");
+    target_query(&t, "keyspace", c->args->operands[0]);
+    target_query_u64(&t, "partition", partition);
+    target_flag(&t, c, "to");
+    return cli_show(c, &t, &explain_view);
+}
+
+static const struct cli_flag explain_flags[] = {
+    {"to", "NODE", "Why not to this node", ARGS_TEXT, 0, false, false},
+    CLI_FLAGS_END};
 static const struct cli_flag set_flags[] = {CLI_FLAG_EXPECT_REVISION, CLI_FLAGS_END};
 static const struct cli_flag pause_flags[] = {
     {"reason", "TEXT", "Why, for everybody who asks", ARGS_TEXT, 0, true, false},
@@ -267,6 +293,8 @@ const struct cli_command balancer_commands[] = {
      "cadastre balancer set mode=auto classes.merge=false\n"
      "cadastre balancer set thresholds.high_ppm=150000 guardrails.queue_ms_p99=default\n",
      set_flags, set_run},
+    {"explain", "KEYSPACE PARTITION", "Why a partition is or is not moved, split or merged",
+     "cadastre balancer explain orders 17 --to n3\n", explain_flags, explain_run},
     {"pause", "", "Begin nothing routine", "cadastre balancer pause --reason migration --for 2h\n",
      pause_flags, pause_run},
     {"resume", "", "End the pause", "cadastre balancer resume\n", set_flags, resume_run},

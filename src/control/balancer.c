@@ -30,6 +30,9 @@ struct balancer {
     uint64_t term, began_ms;                     /* of the last round, monotonic; 0: none */
     bool busy;
     struct balancer_levels levels; /* of the last round; owns */
+    pthread_mutex_t lock;          /* of what follows */
+    struct control_planning shown; /* as of the last round; owns */
+    uint64_t shown_ms;             /* monotonic, when that was */
 };
 
 /* --- the round, on another thread --- */
@@ -370,6 +373,34 @@ static void finish(struct control *c, const struct round *r)
     note(c, r, &g, proposed);
 }
 
+/* For whoever asks; takes the round's births over. */
+static void show(struct balancer *b, struct round *r)
+{
+    (void)pthread_mutex_lock(&b->lock);
+    bal_memory_free(b->shown.memory);
+    mem_free(b->shown.births);
+    b->shown = (struct control_planning){bal_memory_copy(b->memory), r->births, r->in.birth_count,
+                                         r->in.log_ms};
+    b->shown_ms = r->in.mono_ms;
+    r->births = NULL;
+    (void)pthread_mutex_unlock(&b->lock);
+}
+
+bool control_planning(struct control *c, struct control_planning *ret)
+{
+    struct balancer *b = c->balancer;
+    (void)pthread_mutex_lock(&b->lock);
+    bool any = b->shown.memory != NULL;
+    if (any) {
+        *ret = b->shown;
+        ret->memory = bal_memory_copy(b->shown.memory);
+        ret->births = mem_dup(ret->births, (ret->birth_count + 1) * sizeof ret->births[0]);
+        ret->log_ms += clock_mono_ms() - b->shown_ms;
+    }
+    (void)pthread_mutex_unlock(&b->lock);
+    return any;
+}
+
 static void round_done(uv_work_t *work, int status)
 {
     struct round *r = work->data;
@@ -383,6 +414,7 @@ static void round_done(uv_work_t *work, int status)
         b->levels = r->levels;
         r->levels.of = NULL;
         finish(c, r);
+        show(b, r);
     }
     view_unpin(r->view);
     bal_plan_close(&r->plan);
@@ -431,6 +463,7 @@ static void begin(struct control *c)
 void balancer_init(struct control *c)
 {
     c->balancer = mem_zalloc(sizeof *c->balancer);
+    (void)pthread_mutex_init(&c->balancer->lock, NULL);
 }
 
 void balancer_on_active(struct control *c)

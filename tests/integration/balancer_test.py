@@ -120,6 +120,10 @@ def finish(c, nodes, reporter):
     c.check_all()
 
 
+def explain(c, partition, to):
+    return once(c.leader().url, "GET", f"/v1/balancer/explain?keyspace=ks&partition={partition}&to={to}").expect(200)
+
+
 @test
 def in_advise_it_proposes_and_a_person_decides():
     with Cluster(1) as c:
@@ -133,6 +137,12 @@ def in_advise_it_proposes_and_a_person_decides():
         assert one["predicted"]["from_level_ppm"] < one["evidence"]["from_level_ppm"] and one["cost"]["bytes"] > 0, one
         equal(balancer(c)["idle"], None)
         equal(operations(c), [])
+        waiting = explain(c, one["partition"], one["to"])
+        equal((waiting["node"], waiting["move"]["code"], waiting["planned"]), ("n1", "busy", None))
+        other = next(p for p in ids if p not in {m["partition"] for m in proposals(c)})
+        told = explain(c, other, "n1")
+        equal((told["keyspace"], told["partition"], told["to"]["node"]), ("ks", other, "n1"))
+        assert told["level_ppm"] > 1000000 and told["split"]["code"] == "too_small" and told["to"]["code"] != "none", told
         done = c.call("POST", f"/v1/balancer/proposals/{one['id']}/approve", {"reason": "go"}).expect(200)
         equal((done["state"], done["settled_why"], len(done["operations"])), ("running", "go", 1))
         wait_for(lambda: proposal(c, one["id"])["state"] == "done", "the move")

@@ -140,10 +140,30 @@ static void approving_does_it_once(void)
     api_world_close(&w);
 }
 
+static void what_is_to_be_explained_is_checked(void)
+{
+    open_world();
+    CHECK(EXPECT(&w, "GET /v1/balancer/explain?keyspace=ks", NULL, 400, "invalid_request"));
+    CHECK(EXPECT(&w, "GET /v1/balancer/explain?partition=1", NULL, 400, "invalid_request"));
+    CHECK(EXPECT(&w, "GET /v1/balancer/explain?keyspace=ks&partition=x", NULL, 400,
+                 "invalid_request"));
+    CHECK(EXPECT(&w, "GET /v1/balancer/explain?keyspace=no&partition=1", NULL, 404,
+                 "keyspace_not_found"));
+    CHECK(EXPECT(&w, "GET /v1/balancer/explain?keyspace=ks&partition=7777", NULL, 404,
+                 "partition_not_found"));
+    CHECK(EXPECT(
+        &w, text("GET /v1/balancer/explain?keyspace=ks&partition=%" PRIu64 "&to=n9", partition),
+        NULL, 404, "node_not_found"));
+    CHECK(EXPECT(&w, text("GET /v1/balancer/explain?keyspace=ks&partition=%" PRIu64, partition),
+                 NULL, 503, "not_ready"));
+    api_world_close(&w);
+}
+
 int main(void)
 {
     RUN(all_of_it_is_shown);
     RUN(they_are_listed_by_state_and_page);
     RUN(approving_does_it_once);
+    RUN(what_is_to_be_explained_is_checked);
     return tap_done();
 }
