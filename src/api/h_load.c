@@ -255,6 +255,7 @@ static void count_all(struct load_job *j, const struct dir_node *n)
     report.session = n->session;
     report.seq = j->batch.seq;
     report.at_ms = j->now_ms;
+    report.interval_ms = j->batch.interval_ms;
     if (!loads_begin(loads, &report)) {
         (void)err_set_at(&j->job.err, ERR_STALE_REPORT, "/seq",
                          "this report, or a later one of the session, was taken before");

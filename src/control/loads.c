@@ -184,6 +184,7 @@ static void keep(struct loads_node *n, const struct loads_node *report, bool kno
     if (report->has == 0) {
         n->has = before.has;
         n->at_ms = before.at_ms;
+        n->interval_ms = before.interval_ms;
         memcpy(n->figure, before.figure, sizeof n->figure);
     }
 }

@@ -31,7 +31,7 @@ struct loads_node {
     uint64_t node; /* id */
     dir_rev session;
     uint64_t seq; /* 0: none was given */
-    uint64_t at_ms;
+    uint64_t at_ms, interval_ms;
     uint32_t has; /* bit of each figure */
     uint64_t figure[LOADS_FIGURES];
 };
