@@ -333,8 +333,11 @@ contract-selftest: ## The contract test against a server made of openapi.yaml's 
 	cd tests/contract && node selftest.mjs
 
 .PHONY: asan tsan
-asan: ## The C tests under AddressSanitizer and UBSan
+# What a leader does by itself runs in no C test, but in a server that leads.
+ASAN_SERVER_TESTS := $(addprefix tests/integration/,fields_test.py budgets_test.py recovery_test.py)
+asan: ## The C tests, and servers that bad input and lost nodes reach, under AddressSanitizer and UBSan
 	@$(MAKE) --no-print-directory VARIANT=asan all unit
+	CADASTRE_BUILD=$(CURDIR)/build/asan prove --exec '' $(ASAN_SERVER_TESTS)
 tsan: ## The C tests under ThreadSanitizer
 	@TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp history_size=4" \
 		$(MAKE) --no-print-directory VARIANT=tsan all unit
