@@ -92,6 +92,9 @@ void load_put_node(struct buf *b,
 /* h_skew.c */
 void h_skew(struct exchange *x);
 
+/* h_heatmap.c */
+void h_heatmap(struct exchange *x);
+
 /* h_authority.c */
 void h_partition_insync(struct exchange *x);
 void h_partition_failover(struct exchange *x);

@@ -41,6 +41,7 @@ static const struct cli_noun nouns[] = {
     {"replication", "Which partitions lack copies", replication_commands},
     {"balancer", "Budgets of movement", balancer_commands},
     {"skew", "How uneven the load is", skew_commands},
+    {"heatmap", "Where and when the load was", heatmap_commands},
     {"server", "The directory's own servers", server_commands},
     {"watchers", "Who follows changes", watchers_commands},
     {"command", "What came of a request", command_commands},

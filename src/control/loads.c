@@ -15,6 +15,7 @@ struct shard {
 
 struct loads {
     struct shard shards[SHARDS];
+    struct heats *heats;      /* owns */
     pthread_mutex_t lock;     /* of what follows */
     struct loads_node *nodes; /* by id; owns */
     uint64_t count, cap;
@@ -28,6 +29,7 @@ struct loads *loads_new(void)
         l->shards[i].load = load_new(LOAD_ENTRIES_MAX / SHARDS, LOAD_SKETCH_BYTES_MAX / SHARDS);
     }
     (void)pthread_mutex_init(&l->lock, NULL);
+    l->heats = heats_new();
     return l;
 }
 
@@ -38,8 +40,14 @@ void loads_free(struct loads *l)
         (void)pthread_mutex_destroy(&l->shards[i].lock);
     }
     (void)pthread_mutex_destroy(&l->lock);
+    heats_free(l->heats);
     mem_free(l->nodes);
     mem_free(l);
+}
+
+struct heats *loads_heats(struct loads *l)
+{
+    return l->heats;
 }
 
 static struct load *enter(struct loads *l, uint64_t partition)

@@ -5,7 +5,7 @@
 #ifndef CONTROL_LOADS_H
 #define CONTROL_LOADS_H
 
-#include "balancer/load.h"
+#include "control/heats.h"
 #include "directory/directory.h"
 
 /* X(NAME, member of a report, largest value believed): what a node says of itself. */
@@ -39,6 +39,8 @@ struct loads_node {
 struct loads; /* opaque */
 struct loads *loads_new(void);
 void loads_free(struct loads *l);
+/* When and where it was; lives as long. */
+struct heats *loads_heats(struct loads *l);
 
 /* A report of a node, before its samples are put. False: one with this `seq` or a later one was
  * taken before (0: it has none, and is always taken). */
