@@ -89,6 +89,9 @@ void load_put_node(struct buf *b,
                    const struct dir_node *n,
                    bool sum);
 
+/* h_summary.c */
+void h_load_summary(struct exchange *x);
+
 /* h_skew.c */
 void h_skew(struct exchange *x);
 

@@ -60,6 +60,34 @@ bool loads_node(struct loads *l, uint64_t node, struct loads_node *ret);
 void loads_each(struct loads *l, void (*fn)(void *arg, const struct load_entry *e), void *arg);
 uint64_t loads_count(struct loads *l);
 
+/* --- kept warm for the day that this server leads: summary.c --- */
+
+enum { LOADS_PAGES = 64 };
+/* One page of what was heard, for another server: `page` below LOADS_PAGES, and further ones while
+ * all takes less than `enough` bytes. Says which one is next (LOADS_PAGES: none). Not on the loop.
+ */
+void loads_put_summary(struct loads *l,
+                       unsigned page,
+                       size_t enough,
+                       uint64_t now_ms,
+                       struct buf *b);
+/* Takes what is newer than what was heard here, of what the view has. False when it can't be read:
+ * what came before the fault stays. */
+bool loads_take_summary(struct loads *l,
+                        const struct dir_view *v,
+                        struct slice bytes,
+                        uint64_t now_ms,
+                        unsigned *ret_next,
+                        uint64_t *ret_records);
+
+/* How that went, for metrics. */
+struct loads_pulls {
+    uint64_t done, failed, bytes;
+    uint64_t records, last_ms; /* of the last whole one; last_ms 0: there was none */
+};
+void loads_note_pull(struct loads *l, bool done, uint64_t bytes, uint64_t records, uint64_t now_ms);
+struct loads_pulls loads_pulls(struct loads *l);
+
 /* What a command changed: loads follow splits and merges, and go with what goes. Loop thread. */
 void loads_on_rows(struct loads *l, const struct dir_effects *effects, uint64_t now_ms);
 /* Forgets what the view does not have: after a snapshot took the place of the state. */

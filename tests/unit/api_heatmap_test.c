@@ -166,11 +166,43 @@ static void skew_names_the_tenant(void)
     end();
 }
 
+/* What a follower asks for: a leader's loads, in a form that it can read. */
+static void a_summary_is_for_followers(void)
+{
+    begin("{\"name\":\"ks\",\"scheme\":\"range\",\"splits\":[\"g\",\"p\"]}");
+    for (size_t i = 0; i < 3; i++) {
+        report(i, 100, 1000);
+    }
+    api_call(&w, "GET /v1/load/summary", NULL, NULL);
+    CHECK_U64(w.answer.status, 200);
+    CHECK_STR(api_header(&w, "Content-Type"), "application/octet-stream");
+    struct loads *other = loads_new();
+    const struct dir_view *v = view_pin(control_published(w.control));
+    unsigned next;
+    uint64_t records;
+    CHECK(loads_take_summary(other, v, slice_of(w.answer.body.data, w.answer.body.len),
+                             clock_mono_ms(), &next, &records));
+    view_unpin(v);
+    CHECK_U64(records, 3);
+    CHECK_U64(next, LOADS_PAGES);
+    struct load_entry e;
+    CHECK(loads_get(other, number(0, "partition"), 0, &e));
+    CHECK(load_value(&e, LOAD_READS, LOAD_MEAN) == 100000 && load_known(&e, clock_mono_ms()));
+    loads_free(other);
+    CHECK(EXPECT(&w, "GET /v1/load/summary?page=64", NULL, 400, "invalid_request"));
+    CHECK(EXPECT(&w, "GET /v1/load/summary?page=x", NULL, 400, "invalid_request"));
+    CHECK(EXPECT(&w, "GET /v1/load/summary?limit=1", NULL, 400, "invalid_request"));
+    local_control_lead(w.control, false, "http://10.0.0.2:7400");
+    CHECK(EXPECT(&w, "GET /v1/load/summary", NULL, 307, NULL));
+    end();
+}
+
 int main(void)
 {
     RUN(what_was_reported_is_in_its_columns);
     RUN(columns_are_bounded_and_a_range_of_time_is_kept_to);
     RUN(what_is_asked_wrongly_is_refused);
     RUN(skew_names_the_tenant);
+    RUN(a_summary_is_for_followers);
     return tap_done();
 }
