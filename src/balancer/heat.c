@@ -191,7 +191,18 @@ static struct field *find(const struct heat *h, uint64_t keyspace)
     return NULL;
 }
 
-/* NULL when there is no room: all others were told of within the time that is kept. */
+/* One that was silent for longer than is kept, or NULL. */
+static struct field *forgotten(const struct heat *h, uint64_t now_ms)
+{
+    for (uint32_t i = 0; i < h->count; i++) {
+        if (h->fields[i]->told_ms + HEAT_COARSE_ROWS * HEAT_COARSE_MS < now_ms) {
+            return h->fields[i];
+        }
+    }
+    return NULL;
+}
+
+/* NULL when there is no room. */
 static struct field *find_or_add(struct heat *h, uint64_t keyspace, uint64_t now_ms)
 {
     struct field *f = find(h, keyspace);
@@ -200,24 +211,22 @@ static struct field *find_or_add(struct heat *h, uint64_t keyspace, uint64_t now
     }
     if (h->count < HEAT_KEYSPACES_MAX) {
         f = h->fields[h->count++] = mem_zalloc(sizeof *f);
-        f->keyspace = keyspace;
-        return f;
+    } else if ((f = forgotten(h, now_ms)) != NULL) {
+        empty_field(h, f);
+    } else {
+        return NULL;
     }
-    for (uint32_t i = 0; i < h->count; i++) {
-        if (h->fields[i]->told_ms + HEAT_COARSE_ROWS * HEAT_COARSE_MS < now_ms) {
-            f = h->fields[i];
-            empty_field(h, f);
-            *f = (struct field){.keyspace = keyspace};
-            return f;
-        }
-    }
-    return NULL;
+    *f = (struct field){.keyspace = keyspace};
+    return f;
 }
 
 bool heat_is_due(const struct heat *h, uint64_t keyspace, uint64_t now_ms)
 {
     const struct field *f = find(h, keyspace);
-    return f == NULL || f->minute < now_ms / HEAT_FINE_MS + 1;
+    if (f == NULL) {
+        return h->count < HEAT_KEYSPACES_MAX || forgotten(h, now_ms) != NULL;
+    }
+    return f->minute < now_ms / HEAT_FINE_MS + 1;
 }
 
 void heat_set_columns(struct heat *h,

@@ -24,7 +24,8 @@ struct heat *heat_new(uint64_t bytes_max);
 void heat_free(struct heat *h);
 uint64_t heat_bytes(const struct heat *h);
 
-/* Whether a new minute begins for this keyspace: then heat_set_columns() comes before heat_put().
+/* Whether a new minute begins for this keyspace, and there is room for it: then heat_set_columns()
+ * comes before heat_put().
  */
 bool heat_is_due(const struct heat *h, uint64_t keyspace, uint64_t now_ms);
 struct heat_columns {

@@ -279,6 +279,7 @@ static void bytes_and_keyspaces_are_bounded(void)
     heat_map_close(&m);
     CHECK(!heat_read(h, HEAT_KEYSPACES_MAX + 3, LOAD_READS, 0, now, &m));
     heat_map_close(&m);
+    CHECK(!heat_is_due(h, HEAT_KEYSPACES_MAX + 3, now)); /* nobody looks for columns in vain */
     /* A keyspace that was silent for longer than is kept makes room. */
     now += (HEAT_COARSE_ROWS + 1) * HEAT_COARSE_MS;
     heat_set_columns(h, 999, &c, now);
