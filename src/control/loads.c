@@ -66,6 +66,31 @@ bool loads_get(struct loads *l, uint64_t partition, uint64_t node, struct load_e
     return e != NULL;
 }
 
+static uint64_t bounded(uint64_t v)
+{
+    return v < DIR_REVISION_MAX ? v : DIR_REVISION_MAX;
+}
+
+void loads_fill_start(struct loads *l, Cadastre__OperationStart *start)
+{
+    struct load_entry e;
+    if (!loads_get(l, start->partition, 0, &e)) {
+        return;
+    }
+    /* A part of a partition has a part of its size, which nobody has measured. */
+    if (!start->has_size_bytes && !start->has_range && (e.has >> LOAD_SIZE & 1) != 0) {
+        start->has_size_bytes = true;
+        start->size_bytes = bounded(load_value(&e, LOAD_SIZE, LOAD_FAST));
+    }
+    /* It is reserved beside the copy's rate: the leader's own work must not wait for a budget that
+     * its partition's writes fill alone. */
+    bool own = start->class_ >= DIR_CLASS_DRAIN;
+    if (!start->has_live_bytes_per_s && !own && (e.has >> LOAD_WRITE_BYTES & 1) != 0) {
+        start->has_live_bytes_per_s = true;
+        start->live_bytes_per_s = bounded(load_value(&e, LOAD_WRITE_BYTES, LOAD_MEAN) / 1000);
+    }
+}
+
 void loads_look(struct loads *l,
                 uint64_t partition,
                 void (*fn)(void *arg, const struct load_entry *e),

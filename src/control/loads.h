@@ -60,6 +60,9 @@ bool loads_node(struct loads *l, uint64_t node, struct loads_node *ret);
 void loads_each(struct loads *l, void (*fn)(void *arg, const struct load_entry *e), void *arg);
 uint64_t loads_count(struct loads *l);
 
+/* Gives an operation's plan what is measured of its partition, where whoever asks said nothing. */
+void loads_fill_start(struct loads *l, Cadastre__OperationStart *start);
+
 /* --- kept warm for the day that this server leads: summary.c --- */
 
 enum { LOADS_PAGES = 64 };

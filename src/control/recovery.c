@@ -181,6 +181,7 @@ propose_start(struct control *c, const struct dir_partition *p, const struct rep
     body.reason = lent(s->reason);
     body.has_expect_epoch = true;
     body.expect_epoch = p->epoch;
+    loads_fill_start(c->loads, &body);
     command.body_case = CADASTRE__COMMAND__BODY_OPERATION_START;
     command.operation_start = &body;
     return propose_if_good(c, &command);

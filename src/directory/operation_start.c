@@ -255,15 +255,26 @@ static void begin(struct moving *m)
     moving_enter(m, DIR_STAGE_PREPARE);
 }
 
+static enum err_code
+judge_start(struct apply *a, struct dir_partition **ret_p, struct operation_request *r)
+{
+    enum err_code code = apply_find_partition(a, a->cmd->operation_start->partition, ret_p);
+    return code == ERR_OK ? check_start(a, *ret_p, r) : code;
+}
+
+enum err_code operation_check_start(struct apply *a)
+{
+    struct dir_partition *p;
+    struct operation_request r = {0};
+    return judge_start(a, &p, &r);
+}
+
 enum err_code apply_operation_start(struct apply *a)
 {
     const Cadastre__OperationStart *m = a->cmd->operation_start;
     struct dir_partition *p;
     struct operation_request r = {0};
-    enum err_code code = apply_find_partition(a, m->partition, &p);
-    if (code == ERR_OK) {
-        code = check_start(a, p, &r);
-    }
+    enum err_code code = judge_start(a, &p, &r);
     if (code != ERR_OK) {
         return code;
     }

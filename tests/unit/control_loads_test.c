@@ -33,6 +33,40 @@ static void a_report_counts_once(void)
     loads_free(l);
 }
 
+static void a_start_takes_what_was_measured(void)
+{
+    Cadastre__OperationStart m;
+    struct load_sample s = {.partition = 7,
+                            .epoch = 1,
+                            .interval_ms = 1000,
+                            .has = 1U << LOAD_WRITE_BYTES | 1U << LOAD_SIZE};
+    l = loads_new();
+    s.value[LOAD_WRITE_BYTES] = 5000;
+    s.value[LOAD_SIZE] = 123456;
+    (void)loads_put(l, &s, 1000);
+    s.value[LOAD_SIZE] = 234567;
+    CHECK_U64(loads_put(l, &s, 3000), LOAD_COUNTED);
+    cadastre__operation_start__init(&m);
+    m.partition = 8;
+    loads_fill_start(l, &m);
+    CHECK(!m.has_size_bytes && !m.has_live_bytes_per_s); /* nothing was heard of it */
+    m.partition = 7;
+    loads_fill_start(l, &m);
+    CHECK(m.has_size_bytes && m.has_live_bytes_per_s);
+    CHECK(m.size_bytes > 230000 && m.size_bytes < 240000);
+    CHECK(m.live_bytes_per_s > 4900 && m.live_bytes_per_s < 5100);
+    m.size_bytes = m.live_bytes_per_s = 1; /* whoever asks knows better */
+    loads_fill_start(l, &m);
+    CHECK(m.size_bytes == 1 && m.live_bytes_per_s == 1);
+    cadastre__operation_start__init(&m);
+    m.partition = 7;
+    m.class_ = DIR_CLASS_UNDER_REPLICATED;
+    m.has_range = true;
+    loads_fill_start(l, &m);
+    CHECK(!m.has_size_bytes && !m.has_live_bytes_per_s);
+    loads_free(l);
+}
+
 static void *put_many(void *arg)
 {
     struct tap_rand r = {*(const uint64_t *)arg};
@@ -101,6 +135,7 @@ static void what_a_view_does_not_have_is_forgotten(void)
 int main(void)
 {
     RUN(a_report_counts_once);
+    RUN(a_start_takes_what_was_measured);
     RUN(threads_do_not_meet);
     RUN(what_a_view_does_not_have_is_forgotten);
     return tap_done();
