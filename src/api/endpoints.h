@@ -89,8 +89,14 @@ void load_put_node(struct buf *b,
                    const struct dir_node *n,
                    bool sum);
 
+/* h_summary.c */
+void h_load_summary(struct exchange *x);
+
 /* h_skew.c */
 void h_skew(struct exchange *x);
+
+/* h_heatmap.c */
+void h_heatmap(struct exchange *x);
 
 /* h_authority.c */
 void h_partition_insync(struct exchange *x);

@@ -124,6 +124,25 @@ static void put_recovery(struct buf *b, const struct control_recovery *r, uint64
         "Operations proposed unasked, since the start.", r->proposed);
 }
 
+static void put_loads(struct buf *b, struct loads *loads)
+{
+    struct loads_pulls pulls = loads_pulls(loads);
+    uint64_t now = clock_mono_ms();
+    put(b, "cadastre_load_copies", "gauge", "Copies whose load was heard of.", loads_count(loads));
+    put(b, "cadastre_heatmap_bytes", "gauge", "Memory of the heat map.",
+        heats_bytes(loads_heats(loads)));
+    put(b, "cadastre_load_summary_pulls_total", "counter",
+        "Summaries of loads taken over from the leader.", pulls.done);
+    put(b, "cadastre_load_summary_failures_total", "counter", "Summaries that did not come whole.",
+        pulls.failed);
+    put(b, "cadastre_load_summary_bytes_total", "counter", "Bytes of summaries.", pulls.bytes);
+    put(b, "cadastre_load_summary_copies", "gauge", "Copies in the last whole one.", pulls.records);
+    if (pulls.last_ms != 0) {
+        put_seconds(b, "cadastre_load_summary_age_seconds", "Since the last whole one.",
+                    now > pulls.last_ms ? now - pulls.last_ms : 0);
+    }
+}
+
 static void put_store(struct buf *b, struct store *store, const struct control_status *s)
 {
     put(b, "cadastre_store_lag_commands", "gauge", "Applied and not yet stored.", s->store_lag);
@@ -183,6 +202,7 @@ void h_metrics(struct exchange *x)
     put_raft(out, &status);
     put_control(out, &status);
     put_recovery(out, &status.recovery, clock_wall_ms());
+    put_loads(out, control_loads(api->control));
     put_store(out, control_store(api->control), &status);
     put_http(out, &stats);
     put_process(out, api, control_staleness_ms(api->control));

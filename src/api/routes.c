@@ -20,6 +20,8 @@ PARAMS(force_params, "force");
 PARAMS(session_params, "session");
 PARAMS(tasks_params, "session", "since", "wait_ms");
 PARAMS(skew_params, "keyspace");
+PARAMS(heatmap_params, "keyspace", "resource", "from", "to");
+PARAMS(summary_params, "page");
 PARAMS(health_params, "verbose");
 
 #define KEYSPACE  "/v1/keyspaces/{keyspace}"
@@ -105,6 +107,8 @@ static const struct api_route routes[] = {
     {API_POST, "/v1/balancer/pause", h_balancer_pause, NULL, MUTATES_BY},
     {API_POST, "/v1/balancer/resume", h_balancer_resume, NULL, MUTATES},
     {API_GET, "/v1/skew", h_skew, skew_params, 0},
+    {API_GET, "/v1/heatmap", h_heatmap, heatmap_params, 0},
+    {API_GET, "/v1/load/summary", h_load_summary, summary_params, 0},
 
     {API_GET, "/v1/commands/{key}", h_command_get, NULL, READS},
     {API_GET, "/v1/audit", h_audit, page_params, READS},

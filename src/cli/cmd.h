@@ -19,6 +19,7 @@ extern const struct cli_command replication_commands[];
 extern const struct cli_command balancer_commands[];
 extern const struct cli_command proposal_commands[];
 extern const struct cli_command skew_commands[];
+extern const struct cli_command heatmap_commands[];
 extern const struct cli_command server_commands[];
 extern const struct cli_command watchers_commands[];
 extern const struct cli_command command_commands[];

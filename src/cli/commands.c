@@ -42,6 +42,7 @@ static const struct cli_noun nouns[] = {
     {"balancer", "What evens out the load, and the budgets of movement", balancer_commands},
     {"proposal", "What the balancer would do, or has done", proposal_commands},
     {"skew", "How uneven the load is", skew_commands},
+    {"heatmap", "Where and when the load was", heatmap_commands},
     {"server", "The directory's own servers", server_commands},
     {"watchers", "Who follows changes", watchers_commands},
     {"command", "What came of a request", command_commands},

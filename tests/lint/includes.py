@@ -24,7 +24,7 @@ LIBRARIES = {
     "uv.h": r"src/raft/\w+\.[ch]|src/control/\w+\.[ch]|src/server\.c|tests/.*",
     "microhttpd.h": r"src/api/mhd\.c",
     "jansson.h": r"src/(api|cli|client)/\w+\.[ch]|src/join\.c|tests/.*",
-    "curl/curl.h": r"src/(cli|client)/\w+\.[ch]|src/join\.c|tests/.*",
+    "curl/curl.h": r"src/(cli|client)/\w+\.[ch]|src/(join|warm)\.c|tests/.*",
     "xxhash.h": r"src/base/hash\.c",
     "urcu": r"src/base/rcu\.[ch]",
     "assert.h": r"$^",
