@@ -219,10 +219,14 @@ fuzz-replay: $(FUZZ_REPLAYS)
 BENCH_COMMON := $(B)/tests/bench/load.o $(TAP_OBJ) $(B)/tests/harness/world.o
 BENCH_SRC  := $(filter-out tests/bench/load.c tests/bench/replica_bench.c tests/bench/report_bench.c,$(wildcard tests/bench/*.c))
 BENCH_BINS := $(patsubst %.c,$(B)/%,$(BENCH_SRC))
+# The simulated fleets of balancer_bench.
+FLEET_OBJ  := $(call obj,$(wildcard tests/bench/fleet/*.c))
+$(B)/tests/bench/balancer_bench: $(FLEET_OBJ)
 
 $(BENCH_BINS): $(B)/%: $(B)/%.o $(BENCH_COMMON) $(B)/libcadastreclient.a $(B)/libcadastred.a
 	@echo "  LD   $@"
-	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $< $(BENCH_COMMON) $(B)/libcadastreclient.a $(B)/libcadastred.a $(SERVER_LIBS) -lpthread
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $< $(filter $(B)/tests/bench/fleet/%.o,$^) $(BENCH_COMMON) \
+	    $(B)/libcadastreclient.a $(B)/libcadastred.a $(SERVER_LIBS) -lm -lpthread
 
 $(B)/tests/bench/replica_bench $(B)/tests/bench/report_bench: $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastred.a $(TEST_PROGS)
 	@echo "  LD   $@"
@@ -344,6 +348,12 @@ fuzz: ## Each fuzz target for FUZZ_SECONDS (60); FUZZ=name for one. New finds jo
 bench: deps-bench ## Every target of docs/performance.md beside its peer or limit; BENCH_LONG=1 takes longer
 	@$(MAKE) --no-print-directory all $(BENCH_BINS)
 	@CADASTRE_BUILD=$(CURDIR)/$(B) /usr/bin/python3 tests/bench/bench.py $(BENCH)
+
+.PHONY: bench-balancer bench-planner
+bench-balancer: $(B)/tests/bench/balancer_bench ## The planner beside others on simulated fleets, FLEET_SEEDS=n for a shorter run
+	$<
+bench-planner: $(B)/tests/bench/planner_bench ## What a plan costs at 1 000 000 partitions on 1 000 nodes
+	$<
 
 .PHONY: coverage
 coverage: ## Line coverage of the C tests, in build/cov
