@@ -34,8 +34,9 @@ void fm_check_row(struct fm *x, const struct dir_partition *p)
                 fm_violated(x, "partition %" PRIu64 " has two copies on a node", p->id);
             }
         }
-        if (fm_node_of(x, p->replicas[i].node) == NULL) {
-            fm_violated(x, "partition %" PRIu64 " has a copy on no node", p->id);
+        const struct fm_node *n = fm_node_of(x, p->replicas[i].node);
+        if (n == NULL || !fm_is_allowed(x, n)) {
+            fm_violated(x, "partition %" PRIu64 " has a copy where none may be", p->id);
         }
     }
     const struct dir_operation *o =

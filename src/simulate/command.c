@@ -47,6 +47,19 @@ struct fm_node *fm_node_named(const struct fm *x, const char *name)
     return NULL;
 }
 
+bool fm_is_allowed(const struct fm *x, const struct fm_node *n)
+{
+    uint32_t met = 0;
+    for (uint32_t i = 0; i < x->s->require_count; i++) {
+        const struct dir_label *wanted = &x->s->require[i];
+        for (uint32_t k = 0; k < n->label_count; k++) {
+            met += strcmp(n->labels[k].name, wanted->name) == 0 &&
+                   strcmp(n->labels[k].value, wanted->value) == 0;
+        }
+    }
+    return met == x->s->require_count;
+}
+
 struct fm_part *fm_part_of(const struct fm *x, uint64_t id)
 {
     for (uint32_t p = 0; p < x->part_count; p++) {

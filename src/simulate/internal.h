@@ -121,6 +121,8 @@ bool fm_try(struct fm *x, Cadastre__Command__BodyCase which, void *body);
 char *fm_text(const char *text); /* for a message that only borrows it */
 struct fm_node *fm_node_of(const struct fm *x, uint64_t id);
 struct fm_node *fm_node_named(const struct fm *x, const char *name);
+/* Has it each label that copies require? */
+bool fm_is_allowed(const struct fm *x, const struct fm_node *n);
 struct fm_part *fm_part_of(const struct fm *x, uint64_t id);
 const struct dir_partition *fm_row(const struct fm *x, const struct fm_part *p);
 /* The model's own of rows: after a tick's commands. */

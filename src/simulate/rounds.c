@@ -12,6 +12,8 @@
 
 #define HINT_SHARE 0.03 /* of the smallest node: partitions below this have no sample */
 
+enum { REQUIRED = 1 }; /* the planner's number of the placement */
+
 /* --- the fleet --- */
 
 static uint8_t state_of(const struct fm *x, const struct fm_node *n, const struct dir_node *row)
@@ -37,6 +39,7 @@ static void add_nodes(const struct fm *x, struct bal_fleet *f)
         struct bal_node_spec spec = {
             .id = node->id,
             .zone = node->zone,
+            .rules = fm_is_allowed(x, node) ? 1 << REQUIRED : 0,
             .state = state_of(x, node, row),
             .state_since_ms = node->changed_ms,
             .joined_ms = node->joined_ms,
@@ -90,6 +93,7 @@ add_part(struct fm *x, struct bal_fleet *f, struct fm_part *p, uint64_t next, do
         .merged_ms = p->merged_ms,
         .previous = p->previous,
         .spread = strcmp(x->s->spread, "zone") == 0 ? BAL_SPREAD_ZONE : 0,
+        .rule = x->s->require_count > 0 ? REQUIRED : 0,
         .wanted = (uint8_t)(1 + x->s->sync + x->s->async),
         .operation = o != NULL ? (uint16_t)o->class_of : 0,
     };

@@ -225,9 +225,18 @@ static enum err_code create_keyspace(struct fm *x, struct err *e)
 {
     Cadastre__KeyspaceCreate m;
     Cadastre__Placement placement;
+    Cadastre__Label require[SCENARIO_LABELS_MAX], *pointers[SCENARIO_LABELS_MAX];
     cadastre__keyspace_create__init(&m);
     cadastre__placement__init(&placement);
     placement.spread = fm_text(x->s->spread);
+    placement.n_require = x->s->require_count;
+    placement.require = pointers;
+    for (uint32_t i = 0; i < x->s->require_count; i++) {
+        cadastre__label__init(&require[i]);
+        require[i].name = fm_text(x->s->require[i].name);
+        require[i].value = fm_text(x->s->require[i].value);
+        pointers[i] = &require[i];
+    }
     m.name = fm_text(FM_KEYSPACE);
     m.scheme = DIR_SCHEME_RANGE;
     m.key_encoding = DIR_ENCODING_HEX;
@@ -287,6 +296,23 @@ static enum err_code choose_owners(struct fm *x, const struct fm_node **owner, s
     return code;
 }
 
+/* What is to go to a node may go there; what goes anywhere has a node. */
+static enum err_code
+check_allowed(const struct fm *x, const struct fm_node *const *owner, struct err *e)
+{
+    uint32_t allowed = 0;
+    for (uint32_t n = 0; n < starting_nodes(x); n++) {
+        allowed += fm_is_allowed(x, &x->node[n]);
+    }
+    for (uint32_t i = 0; i < x->part_count; i++) {
+        if (allowed == 0 || (owner[i] != NULL && !fm_is_allowed(x, owner[i]))) {
+            return err_set_at(e, ERR_INVALID_REQUEST, "/copies/require",
+                              "partition %" PRIu32 " could not be where it begins", i);
+        }
+    }
+    return ERR_OK;
+}
+
 /* The directory places a partition when it makes it, so those that are to go to one node are made
  * while only that one is open. */
 static enum err_code place_parts(struct fm *x, struct err *e)
@@ -294,6 +320,9 @@ static enum err_code place_parts(struct fm *x, struct err *e)
     const struct fm_node **owner = mem_zalloc(x->part_count * sizeof *owner);
     bool *closed = mem_zalloc(SCENARIO_NODES_MAX * sizeof *closed);
     enum err_code code = choose_owners(x, owner, e);
+    if (code == ERR_OK) {
+        code = check_allowed(x, owner, e);
+    }
     if (code == ERR_OK) {
         open_only(x, owner[0], closed);
         code = create_keyspace(x, e);

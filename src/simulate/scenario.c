@@ -2,6 +2,7 @@
 #include "simulate/scenario.h"
 
 #include "base/mem.h"
+#include "base/parse.h"
 #include "directory/budget.h"
 
 #include <stdio.h>
@@ -70,6 +71,7 @@ static const struct field copies_fields[] = {
     {"sync", FIELD_COUNT, AT(scenario, sync), 0, DIR_REPLICAS_MAX - 2, false},
     {"async", FIELD_COUNT, AT(scenario, async), 0, DIR_REPLICAS_MAX - 2, false},
     {"spread", FIELD_NAME, AT(scenario, spread), 0, 0, false},
+    {"require", FIELD_OTHER, 0, 0, 0, false},
     {NULL, FIELD_OTHER, 0, 0, 0, false}};
 
 static const struct field load_fields[] = {
@@ -232,26 +234,36 @@ static int word_of(struct reading *r,
 
 /* --- nodes --- */
 
-static void read_labels(struct reading *r, json_t *labels, const char *at, struct scenario_group *g)
+/* Label names and values; how many. */
+static uint32_t read_labels(struct reading *r,
+                            const json_t *object,
+                            const char *at,
+                            const char *member,
+                            struct dir_label labels[SCENARIO_LABELS_MAX])
 {
+    json_t *list = json_object_get(object, member), *value;
+    char below[FIELD_AT_MAX];
     const char *name;
-    json_t *value;
-    if (!json_is_object(labels) || json_object_size(labels) > SCENARIO_LABELS_MAX) {
-        fields_fail(r, at, "labels", "an object of few labels is wanted");
-        return;
+    uint32_t count = 0;
+    (void)snprintf(below, sizeof below, "%.64s/%s", at, member);
+    if (!json_is_object(list) || json_object_size(list) > SCENARIO_LABELS_MAX) {
+        fields_fail(r, at, member, "an object of at most 8 labels is wanted");
+        return 0;
     }
-    json_object_foreach(labels, name, value)
+    json_object_foreach(list, name, value)
     {
-        struct dir_label *l = &g->labels[g->label_count++];
+        struct dir_label *l = &labels[count++];
         const struct field pair[] = {{name, FIELD_NAME, 0, 0, 0, true},
                                      {NULL, FIELD_OTHER, 0, 0, 0, false}};
-        char below[FIELD_AT_MAX];
         json_t *one = json_pack("{sO}", name, value);
-        (void)snprintf(below, sizeof below, "%s/labels", at);
+        if (!parse_is_name(slice_of(name, strlen(name)))) {
+            fields_fail(r, at, member, "a label's name is no name");
+        }
         (void)snprintf(l->name, sizeof l->name, "%s", name);
         fields_read(r, one, below, pair, l->value);
         json_decref(one);
     }
+    return count;
 }
 
 static void read_nodes(struct reading *r, const json_t *list, struct scenario *s)
@@ -261,12 +273,17 @@ static void read_nodes(struct reading *r, const json_t *list, struct scenario *s
     size_t n = list_of(r, list, "/nodes", SCENARIO_GROUPS_MAX);
     for (size_t i = 0; i < n; i++) {
         struct scenario_group *g = &s->groups[s->group_count++];
-        json_t *one = json_array_get(list, i), *labels = json_object_get(one, "labels");
+        const json_t *one = json_array_get(list, i);
         *g = (struct scenario_group){.count = 1};
         at_item(at, "/nodes", i);
         fields_read(r, one, at, group_fields, g);
-        if (labels != NULL && !r->failed) {
-            read_labels(r, labels, at, g);
+        if (fields_get(r, one, "labels") != NULL) {
+            g->label_count = read_labels(r, one, at, "labels", g->labels);
+        }
+        for (uint32_t k = 0; k < g->label_count; k++) {
+            if (g->zones > 0 && strcmp(g->labels[k].name, "zone") == 0) {
+                fields_fail(r, at, "zones", "the group is labelled with a zone already");
+            }
         }
         nodes += g->count;
         if (strlen(g->name) > FIELD_NAME_MAX - 8) {
@@ -418,8 +435,6 @@ static void read_events(struct reading *r, const json_t *list, struct scenario *
     }
 }
 
-/* --- the rest --- */
-
 static void read_budgets(struct reading *r, const json_t *value, struct scenario *s)
 {
     fields_read(r, value, "/budgets", budget_fields, &s->budgets);
@@ -534,6 +549,9 @@ static void read_all(struct reading *r, const json_t *top, struct scenario *s)
     read_load(r, fields_get(r, top, "load"), s);
     if ((v = fields_get(r, top, "copies")) != NULL) {
         fields_read(r, v, "/copies", copies_fields, s);
+        if (fields_get(r, v, "require") != NULL) {
+            s->require_count = read_labels(r, v, "/copies", "require", s->require);
+        }
     }
     if ((v = fields_get(r, top, "events")) != NULL) {
         read_events(r, v, s);

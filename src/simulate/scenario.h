@@ -109,6 +109,8 @@ struct scenario {
     struct scenario_part *listed; /* owned; part_count of them, or NULL */
     uint64_t sync, async;
     char spread[FIELD_NAME_MAX + 1];
+    uint32_t require_count; /* a copy's node has each of these */
+    struct dir_label require[SCENARIO_LABELS_MAX];
     struct scenario_load load;
     struct scenario_event events[SCENARIO_EVENTS_MAX];
     uint32_t event_count;

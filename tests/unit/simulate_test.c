@@ -57,6 +57,7 @@ static void refusals(void)
         {"{" ALL ",\"budgets\":{\"recovery_reserve_percent\":101}}",
          "/budgets/recovery_reserve_percent"},
         {"{" ALL ",\"copies\":{\"sync\":9}}", "/copies/sync"},
+        {"{" ALL ",\"copies\":{\"require\":{\"a\":\"B\"}}}", "/copies/require/a"},
         {"{" ALL ",\"expect\":{\"moves\":9}}", "/expect/moves"},
         {"{" ALL ",\"expect\":{\"recovered_within\":9}}", "/expect/recovered_within"},
     };
@@ -84,6 +85,7 @@ static void refused_runs(void)
     } cases[] = {
         {"{" ALL ",\"events\":[{\"at\":\"1h\",\"kind\":\"lose\",\"node\":\"m\"}]}", "/events/0"},
         {"{" ALL ",\"copies\":{\"sync\":1}}", "/partitions/owners"},
+        {"{" ALL ",\"copies\":{\"require\":{\"a\":\"b\"}}}", "/copies/require"},
         {"{" HEAD NODES ",\"partitions\":[{\"bytes\":1,\"owner\":\"m\"}]}", "/partitions/0/owner"},
         {"{" HEAD "\"nodes\":[{\"name\":\"n\",\"capacity\":1,\"bytes\":1,\"joins\":\"1h\"}]," PARTS
          "," LOAD "}",
