@@ -279,8 +279,8 @@ run: deps ## Installs, builds and starts one server: data in ./cadastre-data, AP
 	@exec $(B)/cadastred
 
 .PHONY: demo
-demo: deps-test ## Three servers, the world's cities, a router that follows while the map changes and the leader dies
-	@$(MAKE) --no-print-directory -s all
+demo: deps-test ## Three servers and a map that changes; six data nodes under load: a move, a kill, a drain
+	@$(MAKE) --no-print-directory -s -j$(shell nproc) all shardkv
 	@/usr/bin/python3 examples/demo.py
 
 .PHONY: test

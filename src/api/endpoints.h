@@ -103,6 +103,13 @@ void h_settings_patch(struct exchange *x);
 /* h_balancer.c */
 void h_balancer_get(struct exchange *x);
 void h_balancer_patch(struct exchange *x);
+void h_balancer_explain(struct exchange *x);
+void h_proposals_list(struct exchange *x);
+void h_proposal_get(struct exchange *x);
+void h_proposal_approve(struct exchange *x);
+void h_proposal_reject(struct exchange *x);
+void h_balancer_pause(struct exchange *x);
+void h_balancer_resume(struct exchange *x);
 
 /* h_operations.c, operation_plan.c */
 void operation_put_open(struct buf *b, const struct dir_operation *op);

@@ -98,6 +98,16 @@ decode_key(struct load_job *j, const struct dir_keyspace *ks, struct batch_text 
     return ERR_OK;
 }
 
+/* A range of nothing, or of less, would count against what is around it. */
+static enum err_code check_range(const struct load_job *j, const struct batch_key *k, struct err *e)
+{
+    const uint8_t *text = j->routing.data;
+    struct slice start = slice_of(text + k->key.at, k->key.len);
+    struct slice end = slice_of(text + k->end.at, k->end.len);
+    return slice_cmp(start, end) < 0 ? ERR_OK
+                                     : err_set(e, ERR_INVALID_KEY, "it is not above the key");
+}
+
 static enum err_code
 decode_keys(struct load_job *j, const struct dir_keyspace *ks, uint32_t i, struct err *e)
 {
@@ -111,6 +121,7 @@ decode_keys(struct load_job *j, const struct dir_keyspace *ks, uint32_t i, struc
             code = ks->scheme == DIR_SCHEME_HASH
                        ? err_set(e, ERR_INVALID_KEY, "a hash keyspace has no ranges of keys")
                        : decode_key(j, ks, &key->end, e);
+            code = code == ERR_OK ? check_range(j, key, e) : code;
         }
         if (code != ERR_OK) {
             (void)snprintf(e->pointer, sizeof e->pointer,

@@ -209,6 +209,9 @@ void bal_tokens_refill(struct bal_memory *m,
                        uint32_t nodes,
                        uint64_t now)
 {
+    if (nodes == 0) {
+        return; /* nobody to move anything: the time that passes is not counted */
+    }
     /* A memory without a past starts with full buckets: they bound bursts, not starts. */
     uint64_t elapsed =
         m->tokens_ms == 0 ? HOUR_MS * 24 : bal_min(bal_less(now, m->tokens_ms), HOUR_MS * 24);

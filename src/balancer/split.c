@@ -108,6 +108,9 @@ static enum bal_reason may_split(const struct bal_state *st,
     if (!urgent && st->now - m->hot_ms < s->sustain_ms) {
         return BAL_REASON_NOT_SUSTAINED;
     }
+    if ((f->flags[p] & BAL_ONE_KEY) != 0) {
+        return BAL_REASON_NONE; /* it is advice: nothing is split again too soon */
+    }
     uint64_t every = m->run >= FRONTIER_RUN ? s->frontier_every_ms : s->split_every_ms;
     if (f->split_ms[p] != 0 && bal_less(st->now, f->split_ms[p]) < every) {
         return m->run >= FRONTIER_RUN ? BAL_REASON_FRONTIER : BAL_REASON_TOO_SOON;

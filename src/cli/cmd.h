@@ -17,6 +17,7 @@ extern const struct cli_command node_commands[];
 extern const struct cli_command operation_commands[];
 extern const struct cli_command replication_commands[];
 extern const struct cli_command balancer_commands[];
+extern const struct cli_command proposal_commands[];
 extern const struct cli_command skew_commands[];
 extern const struct cli_command server_commands[];
 extern const struct cli_command watchers_commands[];

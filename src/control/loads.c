@@ -72,6 +72,31 @@ bool loads_get(struct loads *l, uint64_t partition, uint64_t node, struct load_e
     return e != NULL;
 }
 
+static uint64_t bounded(uint64_t v)
+{
+    return v < DIR_REVISION_MAX ? v : DIR_REVISION_MAX;
+}
+
+void loads_fill_start(struct loads *l, Cadastre__OperationStart *start)
+{
+    struct load_entry e;
+    if (!loads_get(l, start->partition, 0, &e)) {
+        return;
+    }
+    /* A part of a partition has a part of its size, which nobody has measured. */
+    if (!start->has_size_bytes && !start->has_range && (e.has >> LOAD_SIZE & 1) != 0) {
+        start->has_size_bytes = true;
+        start->size_bytes = bounded(load_value(&e, LOAD_SIZE, LOAD_FAST));
+    }
+    /* It is reserved beside the copy's rate: the leader's own work must not wait for a budget that
+     * its partition's writes fill alone. */
+    bool own = start->class_ >= DIR_CLASS_DRAIN;
+    if (!start->has_live_bytes_per_s && !own && (e.has >> LOAD_WRITE_BYTES & 1) != 0) {
+        start->has_live_bytes_per_s = true;
+        start->live_bytes_per_s = bounded(load_value(&e, LOAD_WRITE_BYTES, LOAD_MEAN) / 1000);
+    }
+}
+
 void loads_look(struct loads *l,
                 uint64_t partition,
                 void (*fn)(void *arg, const struct load_entry *e),
@@ -147,6 +172,23 @@ static void insert_node(struct loads *l, uint64_t at)
     l->count++;
 }
 
+/* Of a session's batches one has the figures, and not all need have a number. */
+static void keep(struct loads_node *n, const struct loads_node *report, bool known)
+{
+    struct loads_node before = *n;
+    *n = *report;
+    if (!known || before.session != report->session) {
+        return;
+    }
+    n->seq = report->seq != 0 ? report->seq : before.seq;
+    if (report->has == 0) {
+        n->has = before.has;
+        n->at_ms = before.at_ms;
+        n->interval_ms = before.interval_ms;
+        memcpy(n->figure, before.figure, sizeof n->figure);
+    }
+}
+
 bool loads_begin(struct loads *l, const struct loads_node *report)
 {
     (void)pthread_mutex_lock(&l->lock);
@@ -158,7 +200,7 @@ bool loads_begin(struct loads *l, const struct loads_node *report)
         if (!known) {
             insert_node(l, at);
         }
-        l->nodes[at] = *report;
+        keep(&l->nodes[at], report, known);
     }
     (void)pthread_mutex_unlock(&l->lock);
     return !again;

@@ -41,7 +41,8 @@ struct loads *loads_new(void);
 void loads_free(struct loads *l);
 
 /* A report of a node, before its samples are put. False: one with this `seq` or a later one was
- * taken before (0: it has none, and is always taken). */
+ * taken before (0: it has none, and is always taken). One without figures leaves those of the
+ * session that are there, and the time of them. */
 bool loads_begin(struct loads *l, const struct loads_node *report);
 enum load_outcome loads_put(struct loads *l, const struct load_sample *s, uint64_t now_ms);
 
@@ -57,6 +58,9 @@ bool loads_node(struct loads *l, uint64_t node, struct loads_node *ret);
 /* Shard by shard, in no order, with its lock held: `fn` is short and calls nothing here. */
 void loads_each(struct loads *l, void (*fn)(void *arg, const struct load_entry *e), void *arg);
 uint64_t loads_count(struct loads *l);
+
+/* Gives an operation's plan what is measured of its partition, where whoever asks said nothing. */
+void loads_fill_start(struct loads *l, Cadastre__OperationStart *start);
 
 /* What a command changed: loads follow splits and merges, and go with what goes. Loop thread. */
 void loads_on_rows(struct loads *l, const struct dir_effects *effects, uint64_t now_ms);

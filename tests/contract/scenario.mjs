@@ -16,9 +16,9 @@
 //
 // contract.mjs fails when an operation, a request example or a documented success has no step.
 
-// Successes that a single server which has no staged moves never gives.
+// Successes that a single server which has no staged moves, and no load to propose anything for, never gives.
 export const unreachable = new Set(['transferPartition 202', 'addReplica 202', 'removeReplica 202', 'reportOperation 200',
-  'finishValidation 200', 'promoteCandidate 200']);
+  'finishValidation 200', 'promoteCandidate 200', 'getProposal 200', 'approveProposal 200', 'rejectProposal 200']);
 
 const orders = { keyspace: 'orders' };
 const first = { keyspace: 'orders', partition: (c) => c.first };
@@ -196,6 +196,21 @@ export const steps = [
   { op: 'patchSettings', body: () => ({ lease_ms: 1000, heartbeat_ms: 900 }), status: 422, code: 'invalid_settings' },
   { op: 'getBalancer', status: 200 },
   { op: 'patchBalancer', example: 'faster', status: 200 },
+  { op: 'patchBalancer', example: 'auto', status: 200 },
+  { op: 'patchBalancer', body: () => ({ mode: null, thresholds: { low_ppm: 400000 } }), status: 422, code: 'invalid_settings', pointer: '/thresholds/low_ppm' },
+  { op: 'pauseBalancer', example: 'hour', status: 200 },
+  { op: 'pauseBalancer', body: () => ({}), invalid: true, status: 400, code: 'invalid_request', pointer: '/reason' },
+  { op: 'getBalancer', status: 200 },
+  { op: 'resumeBalancer', example: 'plain', status: 200 },
+  { op: 'patchBalancer', body: () => ({ mode: 'off', guardrails: null }), status: 200 },
+  { op: 'explainBalancer', query: { keyspace: 'orders', partition: 9007199254740991 }, status: 404, code: 'partition_not_found' },
+  { op: 'explainBalancer', query: { keyspace: 'orders', partition: (c) => c.first, to: 'n1' }, status: 200 },
+  { op: 'explainBalancer', query: { keyspace: 'nowhere', partition: 1 }, status: 404, code: 'keyspace_not_found' },
+  { op: 'listProposals', query: { state: 'open' }, status: 200 },
+  { op: 'listProposals', query: { state: 'new' }, invalid: true, status: 400, code: 'invalid_request' },
+  { op: 'getProposal', path: { proposal: 9007199254740991 }, status: 404, code: 'proposal_not_found' },
+  { op: 'approveProposal', example: 'why', path: { proposal: 9007199254740991 }, status: 404, code: 'proposal_not_found' },
+  { op: 'rejectProposal', example: 'why', path: { proposal: 9007199254740991 }, status: 404, code: 'proposal_not_found' },
   { op: 'patchBalancer', example: 'defaults', type: 'application/merge-patch+json', status: 200 },
   { op: 'patchBalancer', body: () => ({ budgets: { rack: { moves: 10001 } } }), status: 422, code: 'invalid_settings', pointer: '/budgets/rack/moves' },
   { op: 'patchBalancer', body: () => ({ budgets: { rack: { moves: '1' } } }), invalid: true, status: 400, code: 'invalid_request', pointer: '/budgets/rack/moves' },

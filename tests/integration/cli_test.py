@@ -304,8 +304,8 @@ class CliTest(unittest.TestCase):
              ["17", "retired", "17[,", "p)@42", "n1", "-"]),
             (["audit"],
              {"revision": 45, "entries": [{"index": 61, "at": "2026-11-30T11:58:41.007Z", "revision": 45,
-                                           "command": "reassign", "outcome": "ok", "subject": "server=1"}]},
-             ["2026-11-30T11:58:41.007Z", "45", "reassign", "ok", "server=1", "-", "-", "-"]),
+                                           "command": "reassign", "outcome": "ok", "subject": "server=1", "reason": "full"}]},
+             ["2026-11-30T11:58:41.007Z", "45", "reassign", "ok", "server=1", "full", "-", "-", "-"]),
         ]
         for args, answer, cells in table:
             with self.subTest(" ".join(args)):

@@ -827,6 +827,29 @@ static void tokens_bound_an_hour(void)
     fleets_free(x);
 }
 
+/* The buckets are full when the first nodes come, however late that is. */
+static void a_start_without_nodes_costs_no_tokens(void)
+{
+    struct bal_settings s;
+    struct fleets *x = fleets_new(20);
+    struct bal_fleet none;
+    struct bal_plan plan;
+    struct err e;
+    bal_settings_default(&s);
+    bal_fleet_init(&none);
+    bal_plan_init(&plan);
+    CHECK_U64(bal_fleet_seal(&none, &e), ERR_OK);
+    bal_plan(&none, &s, x->now_ms, x->memory, &plan);
+    bal_plan_close(&plan);
+    bal_fleet_close(&none);
+    fill(x, 1, 10, 30, 20);
+    fill(x, 11, 20, 20, 20);
+    fleets_wait(x, 60000);
+    CHECK(fleets_count(x, BAL_MOVE) >= 5);
+    CHECK_U64(x->plan.rejected[BAL_REASON_BUDGET_TOKENS], 0);
+    fleets_free(x);
+}
+
 static void a_new_leader_waits_and_moves_nothing_because_of_it(void)
 {
     struct fleets *x = hot_node();
@@ -1042,6 +1065,7 @@ int main(void)
     RUN(roles_move_before_bytes);
     RUN(two_change_places_when_none_can_go);
     RUN(tokens_bound_an_hour);
+    RUN(a_start_without_nodes_costs_no_tokens);
     RUN(a_new_leader_waits_and_moves_nothing_because_of_it);
     RUN(memory_is_saved_and_loaded);
     RUN(broken_promises_raise_the_price);
