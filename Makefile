@@ -55,6 +55,7 @@ BASE_SRC      := $(wildcard src/base/*.c)
 DIRECTORY_SRC := $(wildcard src/directory/*.c)
 RAFT_SRC      := $(wildcard src/raft/*.c)
 BALANCER_SRC  := $(wildcard src/balancer/*.c)
+SIMULATE_SRC  := $(wildcard src/simulate/*.c)
 CONTROL_SRC   := $(wildcard src/control/*.c)
 API_SRC       := $(wildcard src/api/*.c)
 CLI_SRC       := $(wildcard src/cli/*.c)
@@ -66,7 +67,7 @@ TOP_SRC       := $(filter-out src/main.c,$(wildcard src/*.c))
 obj = $(patsubst %.c,$(B)/%.o,$(1))
 PROTOS    := directory/command api/load
 PROTO_OBJ := $(PROTOS:%=$(B)/gen/%.pb-c.o)
-LIB_OBJ   := $(call obj,$(BASE_SRC) $(DIRECTORY_SRC) $(RAFT_SRC) $(BALANCER_SRC) $(CONTROL_SRC) $(API_SRC) $(TOP_SRC)) $(PROTO_OBJ) \
+LIB_OBJ   := $(call obj,$(BASE_SRC) $(DIRECTORY_SRC) $(RAFT_SRC) $(BALANCER_SRC) $(SIMULATE_SRC) $(CONTROL_SRC) $(API_SRC) $(TOP_SRC)) $(PROTO_OBJ) \
              $(B)/src/api/openapi.o
 
 .PHONY: all
@@ -81,9 +82,10 @@ $(B)/cadastred: $(B)/src/main.o $(B)/libcadastred.a
 	@echo "  LD   $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $^ $(SERVER_LIBS) -lpthread
 
-$(B)/cadastre: $(call obj,$(CLI_SRC) $(BASE_SRC))
+# Of the archive only what simulates: the planner, the directory's state machine.
+$(B)/cadastre: $(call obj,$(CLI_SRC)) $(B)/libcadastred.a
 	@echo "  LD   $@"
-	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(CLI_LIBS) $(shell pkg-config --libs liburcu libxxhash) -lpthread
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(CLI_LIBS) $(shell pkg-config --libs liburcu libxxhash libprotobuf-c) -lm -lpthread
 
 # --- libcadastre: position-independent, and only cadastre_* is seen from outside ---
 
@@ -306,6 +308,10 @@ crash: $(B)/tests/sim/crash_machine_test ## Each event in each stage of an opera
 	CRASH_SEEDS=$(or $(CRASH_SEEDS),1:201) $<
 drill: $(B)/tests/sim/drill ## The four crash points of a move of 512 GiB: who has the authority, and what becomes of it
 	@$<
+
+.PHONY: scenarios
+scenarios: $(B)/cadastre ## The balancer on every modeled fleet of tests/scenarios, SCENARIO_SEEDS="1 2 3"
+	CADASTRE_BUILD=$(CURDIR)/$(B) SEEDS="$(or $(SCENARIO_SEEDS),1 2 3)" tests/scenarios/run.sh
 
 .PHONY: model
 model: $(B)/tests/model/check ## The protocol's model, and that each of its mutants is caught (2 GB of memory)

@@ -28,6 +28,7 @@ extern const struct cli_command backup_commands[];
 extern const struct cli_command status_commands[];
 extern const struct cli_command doctor_commands[];
 extern const struct cli_command plan_commands[];
+extern const struct cli_command simulate_commands[];
 extern const struct cli_command completion_commands[];
 
 extern const struct out_view cmd_operation_view; /* cmd_operation.c */

@@ -50,6 +50,7 @@ static const struct cli_noun nouns[] = {
     {"backup", "The directory as a SQLite file", backup_commands},
     {"doctor", "Whether every server is well", doctor_commands},
     {"plan", "The arithmetic of moves, shards and salts; asks no server", plan_commands},
+    {"simulate", "What the balancer would do with a fleet; asks no server", simulate_commands},
     {"completion", "A completion script for a shell", completion_commands},
     {NULL, NULL, NULL}};
 
@@ -57,7 +58,8 @@ static const struct cli_flag globals[] = {
     {"endpoints", "URL[,URL...]", "Servers to ask (CADASTRE_ENDPOINTS; http://127.0.0.1:7400)",
      ARGS_TEXT, 'e', false, false},
     {"timeout", "DURATION", "How long to try (10s)", ARGS_DURATION, 0, false, false},
-    {"output", "table|json|jsonl|name", "How to print (table)", ARGS_CHOICE, 'o', false, false},
+    {"output", "table|json|jsonl|name|svg", "How to print (table; svg: simulate alone)",
+     ARGS_CHOICE, 'o', false, false},
     {"consistency", "local|linearizable", "How fresh reads are (local)", ARGS_CHOICE, 0, false,
      false},
     {"min-revision", "R", "Reads wait until the server has this revision", ARGS_NUMBER, 0, false,
