@@ -17,6 +17,30 @@ static const struct dir_node *node(const struct crash *c, unsigned n)
     return agent_node(&c->s->world, sim_names[n]);
 }
 
+static struct copy *candidate(const struct crash *c)
+{
+    return sim_copy(c->s, sim_partition(c->s), c->destination, leader_operation(c->s)->copy);
+}
+
+static struct part *part_of(const struct crash *c, unsigned n)
+{
+    return &c->s->holds[sim_seat(sim_partition(c->s), n)].part;
+}
+
+static bool has_left(const struct crash *c)
+{
+    const struct dir_operation *o = leader_operation(c->s);
+    return o->attempt != c->attempt || o->stage != crash_stages[c->of->stage_index];
+}
+
+static void go_on_until_left(struct crash *c)
+{
+    c->attempt = leader_operation(c->s)->attempt;
+    c->s->held = false;
+    (void)crash_until(c, has_left);
+    c->s->held = true;
+}
+
 /* --- nodes --- */
 
 static bool is_led(const struct crash *c)
@@ -81,7 +105,7 @@ static void restart(struct crash *c, unsigned n)
 
 static void restart_empty(struct crash *c)
 {
-    struct copy *copy = copy_find(&c->s->disks[c->destination], leader_operation(c->s)->copy);
+    struct copy *copy = candidate(c);
     if (copy != NULL) {
         copy_delete(copy);
     }
@@ -91,31 +115,21 @@ static void restart_empty(struct crash *c)
 
 /* --- data --- */
 
-static bool has_left(const struct crash *c)
-{
-    const struct dir_operation *o = leader_operation(c->s);
-    return o->attempt != c->attempt || o->stage != crash_stages[c->of->stage_index];
-}
-
-static void go_on_until_left(struct crash *c)
-{
-    c->attempt = leader_operation(c->s)->attempt;
-    c->s->held = false;
-    (void)crash_until(c, has_left);
-    c->s->held = true;
-}
-
 static void damage(struct crash *c)
 {
-    struct copy *d = copy_find(&c->s->disks[c->destination], leader_operation(c->s)->copy);
+    struct copy *d = candidate(c);
     if (d == NULL || d->prefix == 0) {
         crash_wrong(c, "there is nothing to damage");
         return;
     }
-    d->log[sim_below(c->s, d->prefix)].id ^= UINT64_C(1) << 61;
+    uint32_t at = (uint32_t)sim_below(c->s, d->prefix);
+    while (d->log[at].id == OUTSIDE) {
+        at = (at + 1) % d->prefix; /* of a part some are nothing but their position */
+    }
+    d->log[at].id ^= UINT64_C(1) << 61;
     d->damaged = true;
     /* A sum that was not reported yet is made again. */
-    c->s->procs[c->destination].part.summed = c->s->procs[c->source].part.summed = false;
+    part_of(c, c->destination)->summed = part_of(c, c->source)->summed = false;
     lose(c->s, EV_REPORT);
     go_on_until_left(c);
 }
@@ -124,15 +138,16 @@ static void damage(struct crash *c)
 static void trim(struct crash *c)
 {
     struct sim *s = c->s;
-    struct copy *d = copy_find(&s->disks[c->destination], leader_operation(s)->copy);
-    struct copy *source = copy_find(&s->disks[c->source], sim_partition(s)->replicas[0].copy);
+    struct copy *d = candidate(c);
+    struct copy *source =
+        sim_copy(s, sim_partition(s), c->source, sim_partition(s)->replicas[0].copy);
     lose(s, EV_PULL_CHANGES);
     lose(s, EV_CHANGES);
     lose(s, EV_DUAL);
     lose(s, EV_REPORT);
     copy_cut(d, d->len > 4 ? d->len - 4 : 0);
     source->trimmed = source->len;
-    s->procs[c->destination].part.counted = 0;
+    part_of(c, c->destination)->counted = 0;
     go_on_until_left(c);
 }
 

@@ -4,7 +4,6 @@
 #define TESTS_CRASH_INTERNAL_H
 
 #include "tests/sim/crash_run.h"
-#include "tests/sim/movement_internal.h"
 
 struct crash_state {
     uint8_t stage;

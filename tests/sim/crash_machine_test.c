@@ -45,6 +45,28 @@ static void a_move(void)
     }
 }
 
+/* The same of a part: what the table says of the partition is so of the part. */
+static void a_part_of_a_partition(void)
+{
+    static const enum crash_event events[] = {CRASH_LEADER_KILLED,
+                                              CRASH_SOURCE_DIES,
+                                              CRASH_SOURCE_RESTARTS,
+                                              CRASH_DESTINATION_DIES,
+                                              CRASH_DESTINATION_RESTARTS,
+                                              CRASH_DESTINATION_EMPTY,
+                                              CRASH_MISMATCH,
+                                              CRASH_GAP,
+                                              CRASH_TIMEOUT,
+                                              CRASH_ABORT};
+    for (size_t e = 0; e < sizeof events / sizeof events[0]; e++) {
+        for (unsigned s = 0; s < CRASH_STAGES; s++) {
+            struct crash_case c = {.event = events[e], .stage_index = s, .keys = {1, 2}};
+            c.expect = crash_expect(c.event, s);
+            run_cell(c, crash_event_name(c.event));
+        }
+    }
+}
+
 static void beside_a_replica(void)
 {
     for (unsigned r = 0; r < CRASH_REPLICA_ROWS; r++) {
@@ -62,6 +84,7 @@ int main(void)
 {
     seeds_read("CRASH_SEEDS", 1, 6, &first, &end);
     RUN(a_move);
+    RUN(a_part_of_a_partition);
     RUN(beside_a_replica);
     (void)printf("# %u cells, %u runs\n", cells, runs);
     return tap_done();

@@ -68,7 +68,8 @@ static void start(struct crash *c)
     const char *from = c->of->kind == CRASH_MOVE_REPLICA ? sim_names[1] : "";
     c->source = sim_node_of(s, sim_partition(s)->replicas[0].node);
     c->destination = to;
-    if (leader_start_from(s, kind, from, to)->err.code != ERR_OK) {
+    struct leader_start m = {.kind = kind, .from = from, .to = to, .keys = c->of->keys};
+    if (leader_start(s, &m)->err.code != ERR_OK) {
         crash_wrong(c, "the operation did not start: %s", s->world.result->err.detail);
     }
 }
@@ -79,7 +80,7 @@ static bool all_is_well(const struct crash *c)
     const struct sim *s = c->s;
     const struct dir_partition *p = sim_partition(s);
     const struct dir_node *owner = view_primary(world_state(&s->world), p);
-    bool well = owner != NULL && node_may_write(s, sim_node_of(s, owner->id));
+    bool well = owner != NULL && node_may_write(s, sim_seat(p, sim_node_of(s, owner->id)));
     for (unsigned n = 0; n < s->nodes; n++) {
         well = well && s->procs[n].session == agent_node(&s->world, sim_names[n])->session;
     }
@@ -179,13 +180,13 @@ void crash_finish(struct crash *c)
         crash_wrong(c, "the operation stays in %s without asking for anybody",
                     dir_stage_name((enum dir_stage)leader_operation(s)->stage));
     }
-    uint64_t acknowledged = s->run.acknowledged;
-    limit = s->now + 40 * SECOND;
+    uint64_t acknowledged = s->acknowledged[1];
+    limit = s->now + 40 * SECOND + 2 * SLOTS * s->write_every;
     while (s->now < limit && s->run.violation == NULL) {
         sim_turn(s);
     }
     const struct dir_node *owner = view_primary(world_state(&s->world), sim_partition(s));
-    if (owner != NULL && s->run.acknowledged == acknowledged) {
+    if (owner != NULL && s->acknowledged[1] == acknowledged) {
         crash_wrong(c, "\"%s\" has the authority, and acknowledges nothing", owner->name);
     }
 }

@@ -6,12 +6,14 @@
 #define TESTS_CRASH_RUN_H
 
 #include "tests/sim/crash_table.h"
+#include "tests/sim/movement_internal.h"
 
 #include <stddef.h>
 
 struct crash_case {
     enum crash_kind kind;
-    bool replica; /* one is in sync beside the primary */
+    bool replica;     /* one is in sync beside the primary */
+    struct keys keys; /* of the part that moves; none: all of it */
     enum crash_event event;
     unsigned stage_index;
     struct crash_expect expect;

@@ -45,7 +45,9 @@ static void it_says_what_becomes_of_it(void)
                                         "goes forward to the destination",
                                         "discards the candidate",
                                         "resumes with the copy that is there",
-                                        "512 GiB copied"};
+                                        "512 GiB copied",
+                                        "the rest: below it n1",
+                                        "the rest: below it nobody"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         tap_note("%s", words[i]);
         CHECK(strstr(text, words[i]) != NULL);

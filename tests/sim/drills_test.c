@@ -46,17 +46,18 @@ static void stale_route(void)
         struct crash c = {.of = &of, .flaw = flaw, .size = sizeof flaw};
         crash_open(&c);
         struct sim *s = c.s;
-        uint64_t old = s->old_epoch, now = sim_partition(s)->epoch;
+        uint64_t old = s->old_epoch[1], now = sim_partition(s)->epoch;
         CHECK(old < now);
-        while (!node_may_write(s, c.destination) && s->now < 60 * SECOND) {
+        while (!node_may_write(s, sim_seat(sim_partition(s), c.destination)) &&
+               s->now < 60 * SECOND) {
             sim_turn(s);
         }
         uint64_t accepted = s->run.accepted, stale = s->run.stale_writes;
-        node_client(s, c.source, old);
-        node_client(s, c.destination, old);
+        node_client(s, c.source, 1, old);
+        node_client(s, c.destination, 1, old);
         CHECK_U64(s->run.accepted, accepted);
         CHECK_U64(s->run.stale_writes, stale + 1); /* the other one is no primary at all */
-        node_client(s, c.destination, now);
+        node_client(s, c.destination, 1, now);
         CHECK_U64(s->run.accepted, accepted + 1);
         crash_finish(&c);
         sim_judge(s);

@@ -12,39 +12,57 @@ static bool in_stages(const struct assignment *w, enum dir_stage from, enum dir_
     return w->operation != 0 && w->stage >= from && w->stage <= upto;
 }
 
-static struct copy *my_copy(struct sim *s, unsigned proc)
+static struct copy *my_copy(struct sim *s, unsigned seat)
 {
-    const struct proc *p = &s->procs[proc];
-    uint64_t id = p->part.work.source ? p->copy : p->part.work.copy;
-    return copy_find(&s->disks[sim_node(proc)], id);
+    const struct hold *h = &s->holds[seat];
+    uint64_t id = h->part.work.source ? h->copy : h->part.work.copy;
+    return copy_find(&s->disks[sim_node(seat)], h->partition, id);
 }
 
 /* --- orders --- */
 
 /* An unproven candidate of before, under another name. */
-static void reuse(struct sim *s, struct disk *d, const struct assignment *w, uint64_t grant)
+static void reuse(struct sim *s, struct disk *d, const struct assignment *w, const struct hold *h)
 {
-    for (unsigned i = 0; sim_mutated(s, MOVEMENT_candidate_reused) && i < COPIES; i++) {
+    bool any = sim_mutated(s, MOVEMENT_candidate_reused);
+    bool retried = sim_mutated(s, MOVEMENT_retry_keeps_candidate);
+    for (unsigned i = 0; (any || retried) && i < COPIES; i++) {
         struct copy *c = &d->copies[i];
-        if (c->id != 0 && c->id != grant && copy_find(d, w->copy) == NULL) {
+        bool wanted = c->partition == h->partition && copy_find(d, h->partition, w->copy) == NULL;
+        bool same = c->operation == w->operation && c->attempt < w->attempt;
+        if (c->id != 0 && c->id != h->copy && wanted && (any || same)) {
             c->id = w->copy;
         }
     }
 }
 
-static void record(struct sim *s, unsigned proc, const struct assignment *w)
+/* The copy of before is the candidate of the way back: up to there the two logs are one. What
+ * follows is the source's if it is of its epoch. */
+static void cut_to_base(struct copy *c, const struct assignment *w)
 {
-    struct disk *d = &s->disks[sim_node(proc)];
-    if (w->source || !in_stages(w, DIR_STAGE_PREPARE, DIR_STAGE_CUTOVER) || proc >= NODES) {
+    uint32_t at = (uint32_t)w->base;
+    while (at < c->len && c->log[at].epoch == w->epoch) {
+        at++;
+    }
+    copy_cut(c, at);
+}
+
+static void record(struct sim *s, unsigned seat, const struct assignment *w)
+{
+    struct disk *d = &s->disks[sim_node(seat)];
+    if (w->source || !in_stages(w, DIR_STAGE_PREPARE, DIR_STAGE_CUTOVER) || !sim_is_present(seat)) {
         return;
     }
-    reuse(s, d, w, s->procs[proc].copy);
-    struct copy *c = copy_make(d, w->copy);
+    reuse(s, d, w, &s->holds[seat]);
+    struct copy *c = copy_make(d, s->holds[seat].partition, w->copy, w->keys);
     if (c == NULL) {
         return;
     }
-    if (w->stage < DIR_STAGE_COPY) {
+    if (w->stage < DIR_STAGE_COPY && !sim_mutated(s, MOVEMENT_retry_keeps_candidate)) {
         c->chunk = 0; /* of no snapshot yet */
+    }
+    if (w->returns && c->operation != w->operation) {
+        cut_to_base(c, w);
     }
     c->operation = w->operation;
     c->attempt = w->attempt;
@@ -60,18 +78,18 @@ static void look_for_sum(struct sim *s, struct part *t, const struct copy *c, ui
     }
     if (applied == w->validate_at || at != w->validate_at) {
         t->summed = true;
-        t->sum = copy_sum(c, (uint32_t)at);
+        t->sum = copy_sum(c, (uint32_t)at, w->keys);
     } else if (applied > w->validate_at) {
         t->passed = true;
         t->passed_at = applied;
     }
 }
 
-void agent_take(struct sim *s, unsigned proc, const struct order *o)
+void agent_take(struct sim *s, unsigned seat, const struct assignment *w)
 {
-    struct proc *p = &s->procs[proc];
-    struct part *t = &p->part;
-    const struct assignment *w = &o->work;
+    struct hold *h = &s->holds[seat];
+    struct proc *p = sim_proc(s, seat);
+    struct part *t = &h->part;
     if (t->work.operation != w->operation || t->work.attempt != w->attempt) {
         if (t->work.operation != 0) {
             p->was_operation = t->work.operation;
@@ -86,33 +104,35 @@ void agent_take(struct sim *s, unsigned proc, const struct order *o)
         t->next_pull = s->now + s->entry_wait * w->chunk_entries;
     }
     t->work = *w;
-    p->duty_count = o->duty_count;
-    memcpy(p->duties, o->duties, sizeof p->duties);
-    record(s, proc, w);
-    const struct copy *c = my_copy(s, proc);
+    if (w->stage == DIR_STAGE_CATCH_UP && !w->source && w->returns && w->base == 0) {
+        t->gap = true; /* nobody said where its log ended */
+    }
+    record(s, seat, w);
+    const struct copy *c = my_copy(s, seat);
     look_for_sum(s, t, c, c == NULL ? 0 : w->source ? c->len : c->prefix);
 }
 
 /* --- reports --- */
 
-static void say(struct sim *s, unsigned proc, const struct said *said)
+static void say(struct sim *s, unsigned seat, const struct said *said)
 {
-    struct proc *p = &s->procs[proc];
-    const struct assignment *w = &p->part.work;
-    struct event e = {.kind = EV_REPORT, .proc = proc, .born = p->born, .session = p->session};
+    struct hold *h = &s->holds[seat];
+    struct proc *p = sim_proc(s, seat);
+    const struct assignment *w = &h->part.work;
+    struct event e = {.kind = EV_REPORT, .proc = seat, .born = p->born, .session = p->session};
     e.operation = w->operation;
     e.attempt = w->attempt;
     e.stage = w->stage;
     e.said = *said;
     e.said.seq = ++p->seq;
-    sim_send(s, &e, sim_node(proc), sim_node(proc));
+    sim_send(s, &e, sim_node(seat), sim_node(seat));
     uint64_t more = w->stage == DIR_STAGE_COPY ? s->entry_wait : 0;
-    p->part.next_report = s->now + REPORT_MS * MS + sim_below(s, REPORT_MS * MS) + more;
+    h->part.next_report = s->now + REPORT_MS * MS + sim_below(s, REPORT_MS * MS) + more;
 }
 
-static void say_sum(struct sim *s, unsigned proc)
+static void say_sum(struct sim *s, unsigned seat)
 {
-    const struct part *t = &s->procs[proc].part;
+    const struct part *t = &s->holds[seat].part;
     struct said said = {.has = DIR_REPORT_AT_POSITION, .passed = t->passed};
     said.position = t->passed ? t->passed_at : t->work.validate_at;
     said.items = t->work.validate_at;
@@ -121,15 +141,15 @@ static void say_sum(struct sim *s, unsigned proc)
         said.has |= DIR_REPORT_ITEMS | DIR_REPORT_CHECKSUM;
     }
     if (t->passed || t->summed) {
-        say(s, proc, &said);
+        say(s, seat, &said);
     }
 }
 
-static void source_turn(struct sim *s, unsigned proc, const struct copy *c)
+static void source_turn(struct sim *s, unsigned seat, const struct copy *c)
 {
-    struct proc *p = &s->procs[proc];
-    struct part *t = &p->part;
-    struct said said = {.position = c->len, .epoch = p->epoch};
+    struct hold *h = &s->holds[seat];
+    struct part *t = &h->part;
+    struct said said = {.position = c->len, .epoch = h->epoch};
     switch ((int)t->work.stage) {
     case DIR_STAGE_SNAPSHOT:
         said.has = DIR_REPORT_SNAPSHOT | DIR_REPORT_POSITION | DIR_REPORT_BYTES_TOTAL;
@@ -144,35 +164,38 @@ static void source_turn(struct sim *s, unsigned proc, const struct copy *c)
         said.active = true;
         break;
     case DIR_STAGE_FENCE:
-        if (!p->fenced || (p->acked < c->len && !sim_mutated(s, MOVEMENT_fence_admits))) {
+        if (!h->fenced || (h->acked < c->len && !sim_mutated(s, MOVEMENT_fence_admits))) {
             return;
         }
         said.has = DIR_REPORT_FENCED | DIR_REPORT_FINAL_POSITION | DIR_REPORT_CHECKSUM;
         said.fenced = true;
-        said.checksum = copy_sum(c, c->len);
+        said.checksum = copy_sum(c, c->len, t->work.keys);
         break;
     case DIR_STAGE_VALIDATE:
-        say_sum(s, proc);
+        say_sum(s, seat);
         return;
     default:
         return;
     }
-    say(s, proc, &said);
+    say(s, seat, &said);
 }
 
-static void destination_turn(struct sim *s, unsigned proc, const struct copy *c)
+static void destination_turn(struct sim *s, unsigned seat, const struct copy *c)
 {
-    const struct proc *p = &s->procs[proc];
-    const struct part *t = &p->part;
+    const struct hold *h = &s->holds[seat];
+    const struct part *t = &h->part;
     const struct assignment *w = &t->work;
     bool highest = sim_mutated(s, MOVEMENT_applied_above_hole);
     struct said said = {.has = DIR_REPORT_APPLIED_POSITION, .gap = t->gap};
     said.position = highest ? c->len : c->prefix;
+    if (sim_mutated(s, MOVEMENT_back_not_caught_up) && w->returns && t->counted > c->prefix) {
+        said.position = t->counted;
+    }
     switch ((int)w->stage) {
     case DIR_STAGE_PREPARE:
         said.has = DIR_REPORT_READY | DIR_REPORT_FREE_BYTES;
         said.ready = true;
-        said.free_bytes = s->disks[sim_node(proc)].free_bytes;
+        said.free_bytes = s->disks[sim_node(seat)].free_bytes;
         break;
     case DIR_STAGE_COPY:
         said.has = DIR_REPORT_CHUNK | DIR_REPORT_BYTES_DONE | DIR_REPORT_COMPLETE;
@@ -186,12 +209,13 @@ static void destination_turn(struct sim *s, unsigned proc, const struct copy *c)
             return; /* it has not heard how far the source is */
         }
         said.has |= DIR_REPORT_LAG_BYTES;
-        said.lag = (t->counted - c->prefix) * s->entry_bytes;
+        said.lag = (t->counted - (said.position < t->counted ? said.position : t->counted)) *
+                   s->entry_bytes;
         break;
     case DIR_STAGE_DUAL_WRITE:
         break;
     case DIR_STAGE_VALIDATE:
-        say_sum(s, proc);
+        say_sum(s, seat);
         return;
     case DIR_STAGE_CUTOVER:
         if (said.position < w->final_position) {
@@ -199,64 +223,68 @@ static void destination_turn(struct sim *s, unsigned proc, const struct copy *c)
         }
         said.position = w->final_position;
         said.has |= DIR_REPORT_CHECKSUM;
-        said.checksum = copy_sum(c, (uint32_t)w->final_position);
+        said.checksum = copy_sum(c, (uint32_t)w->final_position, w->keys);
         break;
     default:
         return;
     }
-    say(s, proc, &said);
+    say(s, seat, &said);
 }
 
-static void window_turn(struct sim *s, unsigned proc)
+static void window_turn(struct sim *s, unsigned seat)
 {
     struct said said = {.has = DIR_REPORT_OPEN_OPERATIONS | DIR_REPORT_STALE_READS};
     said.open = sim_chance(s, 60);
-    if (s->procs[proc].part.work.source) {
-        say(s, proc, &said);
+    if (s->holds[seat].part.work.source) {
+        say(s, seat, &said);
     }
 }
 
 /* --- the copy and the change log --- */
 
-static struct event message(const struct proc *p, enum event_kind kind, unsigned to)
+static struct event message(struct sim *s, unsigned from, enum event_kind kind, unsigned to)
 {
-    const struct assignment *w = &p->part.work;
-    struct event e = {.kind = kind, .proc = to, .born = p->born, .epoch = w->epoch};
+    const struct hold *h = &s->holds[from];
+    const struct assignment *w = &h->part.work;
+    struct event e = {.kind = kind, .born = sim_proc(s, from)->born, .epoch = w->epoch};
+    e.proc = from - from % PROCS + to % PROCS;
+    e.peer = from;
+    e.partition = h->partition;
     e.operation = w->operation;
     e.attempt = w->attempt;
     return e;
 }
 
-static void pull(struct sim *s, unsigned proc, const struct copy *c)
+static void pull(struct sim *s, unsigned seat, const struct copy *c)
 {
-    struct proc *p = &s->procs[proc];
-    const struct assignment *w = &p->part.work;
+    struct hold *h = &s->holds[seat];
+    const struct assignment *w = &h->part.work;
     bool copying = w->stage == DIR_STAGE_COPY;
-    struct event e = message(p, copying ? EV_PULL_CHUNK : EV_PULL_CHANGES, w->peer);
-    e.peer = proc;
+    struct event e = message(s, seat, copying ? EV_PULL_CHUNK : EV_PULL_CHANGES, w->peer);
     e.chunk = c->chunk + 1;
     e.position = c->prefix;
     bool whole = copying && (uint64_t)c->chunk * w->chunk_entries >= w->position;
     if (!whole) {
-        sim_send(s, &e, sim_node(proc), w->peer);
+        sim_send(s, &e, sim_node(seat), w->peer);
     }
     bool slow = copying && !whole && s->entry_wait > 0;
-    p->part.next_pull = s->now + (slow ? s->entry_wait * w->chunk_entries : PULL_MS * MS);
+    h->part.next_pull = s->now + (slow ? s->entry_wait * w->chunk_entries : PULL_MS * MS);
 }
 
 /* Whether this message is of the present part. */
-static bool is_mine(const struct sim *s, const struct proc *p, const struct event *e)
+static bool is_mine(const struct sim *s, const struct hold *h, const struct event *e)
 {
-    const struct assignment *w = &p->part.work;
+    const struct assignment *w = &h->part.work;
     bool same = e->operation == w->operation && e->attempt == w->attempt && e->epoch == w->epoch;
-    return w->operation != 0 &&
+    return w->operation != 0 && e->partition == h->partition &&
            (same || (sim_mutated(s, MOVEMENT_attempt_unchecked) && e->operation != 0));
 }
 
 static void fill_answer(struct sim *s, const struct copy *c, struct event *a, uint32_t upto)
 {
+    struct keys keys = s->holds[a->peer].part.work.keys;
     while (a->count < BATCH && a->position + a->count < upto) {
-        a->entries[a->count] = c->log[a->position + a->count];
+        a->entries[a->count] = copy_within(c->log[a->position + a->count], keys);
         a->sum += a->entries[a->count].id;
         a->count++;
     }
@@ -269,17 +297,16 @@ static void fill_answer(struct sim *s, const struct copy *c, struct event *a, ui
 /* The source answers: a chunk of its snapshot, or changes from a position on. */
 static void serve(struct sim *s, const struct event *e)
 {
-    const struct proc *p = &s->procs[e->proc];
-    const struct assignment *w = &p->part.work;
+    const struct hold *h = &s->holds[e->proc];
+    const struct assignment *w = &h->part.work;
     struct copy *c = my_copy(s, e->proc);
-    if (c == NULL || !w->source || !is_mine(s, p, e) || !p->granted || p->epoch != w->epoch ||
+    if (c == NULL || !w->source || !is_mine(s, h, e) || !h->granted || h->epoch != w->epoch ||
         !in_stages(w, DIR_STAGE_COPY, DIR_STAGE_CUTOVER)) {
         return;
     }
     bool chunk = e->kind == EV_PULL_CHUNK;
-    struct event a = message(p, chunk ? EV_CHUNK : EV_CHANGES, e->peer);
+    struct event a = message(s, e->proc, chunk ? EV_CHUNK : EV_CHANGES, e->peer);
     a.born = e->born;
-    a.peer = e->proc;
     a.chunk = e->chunk;
     a.changed = c->len;
     a.position = chunk ? (e->chunk - 1) * w->chunk_entries : e->position;
@@ -290,7 +317,7 @@ static void serve(struct sim *s, const struct event *e)
     }
     sim_send(s, &a, sim_node(e->proc), sim_node(e->peer));
     if (!chunk) { /* it asks from there on because it durably has what is below */
-        struct part *t = &s->procs[e->proc].part;
+        struct part *t = &s->holds[e->proc].part;
         t->counted = e->position > t->counted ? e->position : t->counted;
         node_acknowledge(s, e->proc);
     }
@@ -311,7 +338,7 @@ static void keep(struct sim *s, struct copy *c, uint32_t position, struct entry 
 
 static void on_chunk(struct sim *s, const struct event *e, struct copy *c)
 {
-    struct part *t = &s->procs[e->proc].part;
+    struct part *t = &s->holds[e->proc].part;
     uint64_t sum = 0;
     for (uint32_t i = 0; i < e->count; i++) {
         sum += e->entries[i].id;
@@ -335,7 +362,7 @@ static void on_chunk(struct sim *s, const struct event *e, struct copy *c)
 
 static void on_changes(struct sim *s, const struct event *e, struct copy *c)
 {
-    struct part *t = &s->procs[e->proc].part;
+    struct part *t = &s->holds[e->proc].part;
     t->gap = t->gap || e->gap;
     s->run.gaps += e->gap;
     for (uint32_t i = 0; i < e->count; i++) {
@@ -351,10 +378,10 @@ static void on_changes(struct sim *s, const struct event *e, struct copy *c)
 
 static void on_dual(struct sim *s, const struct event *e, struct copy *c)
 {
-    struct proc *p = &s->procs[e->proc];
+    struct hold *h = &s->holds[e->proc];
     copy_store(c, e->position, e->entries[0]);
-    look_for_sum(s, &p->part, c, c->prefix);
-    struct event a = message(p, EV_DUAL_ACK, e->peer);
+    look_for_sum(s, &h->part, c, c->prefix);
+    struct event a = message(s, e->proc, EV_DUAL_ACK, e->peer);
     a.operation = e->operation;
     a.attempt = e->attempt;
     a.epoch = e->epoch;
@@ -366,11 +393,11 @@ static void on_dual(struct sim *s, const struct event *e, struct copy *c)
 /* The destination takes what is of its present part, and while that is a copy's. */
 static void receive(struct sim *s, const struct event *e)
 {
-    struct proc *p = &s->procs[e->proc];
+    struct hold *h = &s->holds[e->proc];
     struct copy *c = my_copy(s, e->proc);
-    bool old = e->epoch < s->disks[sim_node(e->proc)].epoch;
-    if (c == NULL || p->part.work.source || !is_mine(s, p, e) || old || p->granted ||
-        !in_stages(&p->part.work, DIR_STAGE_COPY, DIR_STAGE_CUTOVER)) {
+    bool old = e->epoch < s->disks[sim_node(e->proc)].epochs[e->proc / PROCS];
+    if (c == NULL || h->part.work.source || !is_mine(s, h, e) || old || h->granted ||
+        !in_stages(&h->part.work, DIR_STAGE_COPY, DIR_STAGE_CUTOVER)) {
         return;
     }
     if (e->kind == EV_CHUNK) {
@@ -384,56 +411,55 @@ static void receive(struct sim *s, const struct event *e)
 
 /* --- dual writes --- */
 
-static bool is_dual(const struct sim *s, const struct proc *p)
+static bool is_dual(const struct sim *s, const struct hold *h)
 {
-    bool late = sim_mutated(s, MOVEMENT_active_before_sending) && !p->part.work.active;
-    return p->granted && p->part.work.source && p->joining != 0 && !late;
+    bool late = sim_mutated(s, MOVEMENT_active_before_sending) && !h->part.work.active;
+    return h->granted && h->part.work.source && h->joining != 0 && !late;
 }
 
-static void send_dual(struct sim *s, unsigned proc, const struct copy *c, uint32_t position)
+static void send_dual(struct sim *s, unsigned seat, const struct copy *c, uint32_t position)
 {
-    struct proc *p = &s->procs[proc];
-    struct event e = message(p, EV_DUAL, p->part.work.peer);
-    e.peer = proc;
+    struct hold *h = &s->holds[seat];
+    struct event e = message(s, seat, EV_DUAL, h->part.work.peer);
     e.position = position;
-    e.entries[0] = c->log[position];
-    sim_send(s, &e, sim_node(proc), p->part.work.peer);
+    e.entries[0] = copy_within(c->log[position], h->part.work.keys);
+    sim_send(s, &e, sim_node(seat), h->part.work.peer);
 }
 
-void agent_written(struct sim *s, unsigned proc, uint32_t position)
+void agent_written(struct sim *s, unsigned seat, uint32_t position)
 {
-    struct proc *p = &s->procs[proc];
-    const struct copy *c = my_copy(s, proc);
-    if (!p->part.work.source || c == NULL) {
+    struct hold *h = &s->holds[seat];
+    const struct copy *c = my_copy(s, seat);
+    if (!h->part.work.source || c == NULL) {
         return;
     }
-    look_for_sum(s, &p->part, c, position + 1);
-    if (is_dual(s, p)) {
-        send_dual(s, proc, c, position);
+    look_for_sum(s, &h->part, c, position + 1);
+    if (is_dual(s, h)) {
+        send_dual(s, seat, c, position);
     }
 }
 
-bool agent_counted(const struct proc *p, uint32_t end)
+bool agent_counted(const struct hold *h, uint32_t end)
 {
-    return p->part.counted >= end || p->part.dual[end - 1] != 0;
+    return h->part.counted >= end || h->part.dual[end - 1] != 0;
 }
 
 static void on_dual_ack(struct sim *s, const struct event *e)
 {
-    struct proc *p = &s->procs[e->proc];
-    if (p->part.work.source && is_mine(s, p, e) && e->position < LOG_MAX) {
-        p->part.dual[e->position] = 1;
+    struct hold *h = &s->holds[e->proc];
+    if (h->part.work.source && is_mine(s, h, e) && e->position < LOG_MAX) {
+        h->part.dual[e->position] = 1;
         node_acknowledge(s, e->proc);
     }
 }
 
-static void send_again(struct sim *s, unsigned proc, const struct copy *c)
+static void send_again(struct sim *s, unsigned seat, const struct copy *c)
 {
-    struct proc *p = &s->procs[proc];
+    struct hold *h = &s->holds[seat];
     unsigned sent = 0;
-    for (uint32_t i = p->acked; i < c->len && sent < BATCH && is_dual(s, p); i++) {
-        if (!agent_counted(p, i + 1)) {
-            send_dual(s, proc, c, i);
+    for (uint32_t i = h->acked; i < c->len && sent < BATCH && is_dual(s, h); i++) {
+        if (!agent_counted(h, i + 1)) {
+            send_dual(s, seat, c, i);
             sent++;
         }
     }
@@ -441,9 +467,10 @@ static void send_again(struct sim *s, unsigned proc, const struct copy *c)
 
 /* --- what has to be deleted --- */
 
-static bool is_kept(const struct sim *s, const struct proc *p, uint64_t copy)
+static bool is_kept(const struct sim *s, const struct hold *h, const struct duty *d)
 {
-    return copy == p->copy || copy == p->part.work.copy || s->held;
+    bool used = d->copy == h->copy || d->copy == h->part.work.copy;
+    return s->held || (d->partition == h->partition && used);
 }
 
 static void clean(struct sim *s, unsigned proc)
@@ -451,16 +478,19 @@ static void clean(struct sim *s, unsigned proc)
     struct proc *p = &s->procs[proc];
     struct disk *d = &s->disks[sim_node(proc)];
     struct duty duty = p->duties[sim_below(s, p->duty_count)];
-    struct copy *c = copy_find(d, duty.copy);
-    if (sim_mutated(s, MOVEMENT_cleanup_of_grant) && p->copy != 0) {
-        c = copy_find(d, p->copy);
-    } else if (sim_mutated(s, MOVEMENT_duty_without_copy) && p->part.work.copy != 0 &&
-               !p->part.work.source) {
-        c = copy_find(d, p->part.work.copy);
-    } else if (is_kept(s, p, duty.copy)) {
-        return;
+    struct copy *c = copy_find(d, duty.partition, duty.copy);
+    for (unsigned seat = proc; seat < SEATS; seat += PROCS) {
+        const struct hold *h = &s->holds[seat];
+        if (sim_mutated(s, MOVEMENT_cleanup_of_grant) && h->copy != 0) {
+            c = copy_find(d, h->partition, h->copy);
+        } else if (sim_mutated(s, MOVEMENT_duty_without_copy) && h->part.work.copy != 0 &&
+                   !h->part.work.source) {
+            c = copy_find(d, h->partition, h->part.work.copy);
+        } else if (is_kept(s, h, &duty)) {
+            return;
+        }
     }
-    if (c != NULL) {
+    if (c != NULL && !sim_mutated(s, MOVEMENT_retry_keeps_candidate)) {
         copy_delete(c);
     }
     struct event e = {.kind = EV_DUTY, .proc = proc, .born = p->born, .session = p->session};
@@ -475,39 +505,44 @@ static void clean(struct sim *s, unsigned proc)
 
 /* --- time --- */
 
-void agent_turn(struct sim *s, unsigned proc)
+void agent_duties(struct sim *s, unsigned proc)
 {
     struct proc *p = &s->procs[proc];
-    struct part *t = &p->part;
-    struct copy *c = my_copy(s, proc);
-    if (proc < NODES && p->duty_count > 0 && p->clean_at <= s->now) {
+    if (sim_is_present(proc) && p->duty_count > 0 && p->clean_at <= s->now) {
         if (p->clean_at > 0) {
             clean(s, proc);
         }
         p->clean_at = s->now + SECOND + sim_below(s, 12 * SECOND);
     }
+}
+
+void agent_turn(struct sim *s, unsigned seat)
+{
+    struct hold *h = &s->holds[seat];
+    struct part *t = &h->part;
+    struct copy *c = my_copy(s, seat);
     if (t->work.stage == DIR_STAGE_WINDOW && t->next_report <= s->now) {
-        window_turn(s, proc);
+        window_turn(s, seat);
     }
     if (c == NULL || !in_stages(&t->work, DIR_STAGE_PREPARE, DIR_STAGE_CUTOVER)) {
         return;
     }
-    bool source = t->work.source && p->granted && p->epoch == t->work.epoch;
+    bool source = t->work.source && h->granted && h->epoch == t->work.epoch;
     if (source && c->len > c->trimmed + 2 * KEEP && s->automatic) {
         c->trimmed = c->len - KEEP;
     }
     if (source && t->next_pull <= s->now) {
-        send_again(s, proc, c);
+        send_again(s, seat, c);
         t->next_pull = s->now + PULL_MS * MS;
     }
-    bool destination = !t->work.source && proc < NODES;
+    bool destination = !t->work.source && sim_is_present(seat);
     if (destination && t->next_pull <= s->now && t->work.stage >= DIR_STAGE_COPY) {
-        pull(s, proc, c);
+        pull(s, seat, c);
     }
     if (t->next_report <= s->now && source) {
-        source_turn(s, proc, c);
+        source_turn(s, seat, c);
     } else if (t->next_report <= s->now && destination) {
-        destination_turn(s, proc, c);
+        destination_turn(s, seat, c);
     }
 }
 

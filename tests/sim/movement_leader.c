@@ -59,7 +59,7 @@ const struct dir_result *leader_put(struct sim *s, unsigned node, uint64_t previ
             Cadastre__Copy *c = &items[m.n_copies];
             cadastre__copy__init(c);
             c->keyspace = text("orders");
-            c->partition = sim_partition(s)->id;
+            c->partition = d->copies[i].partition;
             c->copy = d->copies[i].id;
             pointers[m.n_copies++] = c;
         }
@@ -69,16 +69,45 @@ const struct dir_result *leader_put(struct sim *s, unsigned node, uint64_t previ
     return r;
 }
 
-const struct dir_result *
-leader_start_from(struct sim *s, enum dir_operation_kind k, const char *from, unsigned to)
+const struct dir_partition *leader_partition(const struct sim *s, const struct dir_operation *o)
+{
+    uint8_t key[8];
+    return ptree_get(&world_state(&s->world)->partitions, ptree_u64_key(o->partition, key));
+}
+
+struct keys leader_keys(const struct sim *s, const struct dir_operation *o)
+{
+    const struct dir_partition *p = leader_partition(s, o);
+    if (o->part.is_set) {
+        return sim_keys(dir_part_start(&o->part), dir_part_end(&o->part), o->part.end_open);
+    }
+    return p != NULL ? sim_keys_of(p) : (struct keys){0, SLOTS};
+}
+
+static ProtobufCBinaryData bound(unsigned slot)
+{
+    union {
+        const char *in;
+        uint8_t *out;
+    } u = {.in = sim_bounds[slot % SLOTS]};
+    return (ProtobufCBinaryData){.data = u.out, .len = strlen(sim_bounds[slot % SLOTS])};
+}
+
+const struct dir_result *leader_start(struct sim *s, const struct leader_start *of)
 {
     Cadastre__OperationStart m;
     cadastre__operation_start__init(&m);
-    m.kind = k;
-    m.partition = sim_partition(s)->id;
-    m.from = text(from);
-    m.to = text(sim_names[to]);
-    m.role = k == DIR_OPERATION_ADD_REPLICA ? DIR_ROLE_SYNC : 0;
+    m.kind = of->kind;
+    m.partition = of->partition != NULL ? of->partition->id : sim_partition(s)->id;
+    m.from = text(of->from != NULL ? of->from : "");
+    m.to = text(sim_names[of->to]);
+    m.role = of->kind == DIR_OPERATION_ADD_REPLICA ? DIR_ROLE_SYNC : 0;
+    if (of->keys.upto > 0) {
+        m.has_range = true;
+        m.range_start = bound(of->keys.from);
+        m.range_end_open = of->keys.upto == SLOTS;
+        m.range_end = bound(of->keys.upto);
+    }
     const struct dir_result *r = world_do(&s->world, CADASTRE__COMMAND__BODY_OPERATION_START, &m);
     if (r->err.code == ERR_OK) {
         s->operation = r->operation->id;
@@ -88,16 +117,52 @@ leader_start_from(struct sim *s, enum dir_operation_kind k, const char *from, un
     return r;
 }
 
-const struct dir_result *leader_verb(struct sim *s, Cadastre__OperationVerbKind verb)
+static const struct dir_result *say(struct sim *s, Cadastre__OperationVerbKind verb, bool back)
 {
     Cadastre__OperationVerb m;
     cadastre__operation_verb__init(&m);
     m.operation = s->operation;
     m.verb = verb;
+    m.back = back;
     m.reason = text("a person said so");
     const struct dir_result *r = world_do(&s->world, CADASTRE__COMMAND__BODY_OPERATION_VERB, &m);
     sim_commanded(s);
     return r;
+}
+
+const struct dir_result *leader_verb(struct sim *s, Cadastre__OperationVerbKind verb)
+{
+    return say(s, verb, false);
+}
+
+const struct dir_result *leader_finish(struct sim *s, bool back)
+{
+    const struct dir_result *r = say(s, CADASTRE__OPERATION_VERB_KIND__FINISH_VALIDATION, back);
+    if (back && r->err.code == ERR_OK) {
+        s->operation = leader_operation(s)->reversed_by;
+        s->run.returns++;
+    }
+    return r;
+}
+
+void leader_policy(struct sim *s, bool reverse)
+{
+    Cadastre__PolicyValue v, *values[] = {&v};
+    Cadastre__PolicyRules rules;
+    Cadastre__KeyspacePatch m;
+    static uint8_t policy[] = "{}";
+    cadastre__policy_value__init(&v);
+    cadastre__policy_rules__init(&rules);
+    cadastre__keyspace_patch__init(&m);
+    v.which = DIR_POLICY_REVERSE_REPLICATION;
+    v.value = reverse;
+    rules.n_values = 1;
+    rules.values = values;
+    m.keyspace = world_keyspace(&s->world, "orders")->id;
+    m.has_policy = true;
+    m.policy = (ProtobufCBinaryData){.data = policy, .len = sizeof policy - 1};
+    m.rules = &rules;
+    (void)world_do(&s->world, CADASTRE__COMMAND__BODY_KEYSPACE_PATCH, &m);
 }
 
 const struct dir_result *leader_timeout(struct sim *s, const struct event *e)
@@ -211,11 +276,14 @@ static void not_awaited(struct sim *s)
 {
     const struct dir_operation *o = leader_operation(s);
     unsigned d = o != NULL ? sim_node_of(s, o->destination) : NODES;
-    if (!sim_mutated(s, MOVEMENT_fence_not_awaited) || d == NODES || o->stage != DIR_STAGE_FENCE ||
-        view_primary(world_state(&s->world), sim_partition(s)) == NULL) {
+    bool transfer = o != NULL && o->kind == DIR_OPERATION_TRANSFER;
+    bool not = sim_mutated(s, MOVEMENT_fence_not_awaited) ||
+               (transfer && sim_mutated(s, MOVEMENT_transfer_unfenced));
+    if (!not || d == NODES || o->stage != DIR_STAGE_FENCE ||
+        view_primary(world_state(&s->world), leader_partition(s, o)) == NULL) {
         return;
     }
-    const struct copy *c = copy_find(&s->disks[d], o->copy);
+    const struct copy *c = sim_copy(s, leader_partition(s, o), d, o->copy);
     struct event e = {.kind = EV_REPORT, .proc = sim_node_of(s, o->source)};
     if (c == NULL) {
         return;
@@ -228,8 +296,8 @@ static void not_awaited(struct sim *s)
     e.said.seq = 1000000 + s->births;
     e.said.fenced = true;
     e.said.position = c->prefix;
-    e.said.checksum = copy_sum(c, c->prefix);
-    e.said.epoch = sim_partition(s)->epoch;
+    e.said.checksum = copy_sum(c, c->prefix, leader_keys(s, o));
+    e.said.epoch = leader_partition(s, o)->epoch;
     (void)leader_report(s, &e);
 }
 
@@ -292,18 +360,22 @@ static void time_stage(struct sim *s, const struct dir_operation *o)
     }
 }
 
-/* A person: aborts, ends windows, promotes a whole candidate of a source that stays away. */
+/* A person: aborts, ends windows, tries again, promotes a whole candidate of a source that stays
+ * away. */
 static void meddle(struct sim *s, const struct dir_operation *o)
 {
-    const struct dir_partition *p = sim_partition(s);
+    const struct dir_partition *p = leader_partition(s, o);
     uint64_t what = sim_below(s, 1000);
     bool stranded = o->joined && view_primary(world_state(&s->world), p) == NULL;
-    if (what < 3) {
+    if (what < 5) {
         (void)leader_verb(s, CADASTRE__OPERATION_VERB_KIND__ABORT);
-    } else if (what < 12 && o->stage == DIR_STAGE_WINDOW) {
-        (void)leader_verb(s, CADASTRE__OPERATION_VERB_KIND__FINISH_VALIDATION);
+    } else if (what < 50 && o->stage == DIR_STAGE_WINDOW) {
+        (void)leader_finish(s, what < 35);
+    } else if (what < 100 && o->state > DIR_OPERATION_DONE) {
+        (void)leader_verb(s, CADASTRE__OPERATION_VERB_KIND__RETRY);
+        s->run.retries += s->world.result->err.code == ERR_OK;
     } else if (what < 60 && stranded) {
-        const struct copy *c = copy_find(&s->disks[sim_node_of(s, o->destination)], o->copy);
+        const struct copy *c = sim_copy(s, p, sim_node_of(s, o->destination), o->copy);
         if (c != NULL && !c->damaged) {
             (void)leader_verb(s, CADASTRE__OPERATION_VERB_KIND__PROMOTE_CANDIDATE);
             s->run.promoted += s->world.result->err.code == ERR_OK;
@@ -311,18 +383,38 @@ static void meddle(struct sim *s, const struct dir_operation *o)
     }
 }
 
+/* The move's keys: all of it, or, when it can be, a part. */
+static struct keys some_keys(struct sim *s, const struct dir_partition *p)
+{
+    struct keys all = sim_keys_of(p), part = all;
+    if (all.upto - all.from < 2 || !sim_chance(s, 40)) {
+        return (struct keys){0, 0};
+    }
+    while (part.from == all.from && part.upto == all.upto) {
+        part.from = (uint8_t)(all.from + sim_below(s, (uint64_t)(all.upto - all.from)));
+        part.upto = (uint8_t)(part.from + 1 + sim_below(s, (uint64_t)(all.upto - part.from)));
+    }
+    return part;
+}
+
 static void start_one(struct sim *s)
 {
-    const struct dir_partition *p = sim_partition(s);
-    unsigned to = (unsigned)sim_below(s, s->nodes);
-    const struct dir_node *n = agent_node(&s->world, sim_names[to]);
-    if (p->operation == 0 && partition_copy_on(p, n->id) >= 0) {
+    const struct dir_operation *o = leader_operation(s);
+    struct leader_start m = {.kind = DIR_OPERATION_MOVE, .to = (unsigned)sim_below(s, s->nodes)};
+    const struct dir_partition *p = m.partition = sim_at(s, (unsigned)sim_below(s, SLOTS));
+    bool running = o != NULL && o->state < DIR_OPERATION_DONE && o->stage != DIR_STAGE_CLEANUP;
+    if (running || p->operation != 0 || view_primary(world_state(&s->world), p) == NULL) {
         return;
     }
-    if (p->operation == 0 && view_primary(world_state(&s->world), p) != NULL) {
-        (void)leader_start_from(s, DIR_OPERATION_MOVE, "", to);
-        s->next_start = s->now + SECOND + sim_below(s, 8 * SECOND);
+    int at = partition_copy_on(p, agent_node(&s->world, sim_names[m.to])->id);
+    if (at >= 0 && (p->replicas[at].role != DIR_ROLE_SYNC || !sim_chance(s, 20))) {
+        return;
     }
+    m.kind = at >= 0 ? DIR_OPERATION_TRANSFER : DIR_OPERATION_MOVE;
+    m.keys = at >= 0 ? m.keys : some_keys(s, p);
+    bool ok = leader_start(s, &m)->err.code == ERR_OK;
+    s->run.transfers += ok && at >= 0;
+    s->next_start = s->now + SECOND + sim_below(s, 8 * SECOND);
 }
 
 void leader_turn(struct sim *s)

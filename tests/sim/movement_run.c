@@ -25,6 +25,11 @@ struct reading {
     struct order *o;
 };
 
+static struct holding *holding_of(struct reading *r, const struct dir_task *t)
+{
+    return &r->o->holdings[sim_keys_of(t->partition).from];
+}
+
 static struct assignment assignment_of(const struct sim *s, const struct dir_task *t)
 {
     const struct dir_operation *o = t->operation;
@@ -34,6 +39,10 @@ static struct assignment assignment_of(const struct sim *s, const struct dir_tas
                            .position = o->position,
                            .validate_at = o->validate_at,
                            .final_position = o->final_position,
+                           .base = t->start_position,
+                           .reverse = t->reverse,
+                           .returns = o->reverses != 0 && o->snapshot[0] == '\0',
+                           .keys = sim_keys(t->start, t->end, t->end_open),
                            .attempt = o->attempt,
                            .stage = o->stage,
                            .source = t->is_source,
@@ -45,7 +54,9 @@ static struct assignment assignment_of(const struct sim *s, const struct dir_tas
 
 static void read_grant(struct reading *r, const struct dir_task *t)
 {
-    struct order *o = r->o;
+    struct holding *o = holding_of(r, t);
+    o->partition = t->partition->id;
+    o->keys = sim_keys(t->start, t->end, t->end_open);
     o->grant_session = t->session;
     o->epoch = t->epoch;
     o->role = t->role;
@@ -75,20 +86,27 @@ static bool on_task(void *arg, const struct dir_task *t)
     if (t->kind == DIR_TASK_GRANT) {
         read_grant(r, t);
     } else if (t->kind == DIR_TASK_STAGE || t->kind == DIR_TASK_FENCE) {
-        r->o->work = assignment_of(r->s, t);
+        holding_of(r, t)->work = assignment_of(r->s, t);
     } else if (t->kind == DIR_TASK_CLEANUP && r->o->duty_count < DUTIES) {
-        r->o->duties[r->o->duty_count++] = (struct duty){t->duty, t->copy};
+        r->o->duties[r->o->duty_count++] = (struct duty){t->duty, t->partition_id, t->copy};
     }
     return true;
 }
 
-struct order sim_order(const struct sim *s, unsigned node)
+uint64_t sim_order(struct sim *s, unsigned node)
 {
     const struct dir_node *n = agent_node(&s->world, sim_names[node]);
-    struct order o = {.session = n->session, .revision = world_state(&s->world)->revision};
-    struct reading r = {s, &o};
+    uint64_t number = s->order_count++;
+    struct order *o = &s->orders[number % ORDERS];
+    *o = (struct order){.session = n->session, .revision = world_state(&s->world)->revision};
+    struct reading r = {s, o};
     (void)dir_tasks(world_state(&s->world), n, 0, on_task, &r);
-    return o;
+    return number;
+}
+
+const struct order *sim_order_of(const struct sim *s, uint64_t number)
+{
+    return s->order_count - number > ORDERS ? NULL : &s->orders[number % ORDERS];
 }
 
 /* --- runs --- */
@@ -99,7 +117,7 @@ static void first_copies(struct sim *s)
     const struct dir_partition *p = sim_partition(s);
     for (uint8_t r = 0; r < p->replica_count; r++) {
         unsigned n = sim_node_of(s, p->replicas[r].node);
-        (void)copy_make(&s->disks[n], p->replicas[r].copy);
+        (void)copy_make(&s->disks[n], p->id, p->replicas[r].copy, sim_keys_of(p));
     }
 }
 
@@ -107,14 +125,14 @@ void sim_fill(struct sim *s, uint64_t writes)
 {
     const struct dir_partition *p = sim_partition(s);
     unsigned owner = sim_node_of(s, p->replicas[0].node);
-    struct copy *c = copy_find(&s->disks[owner], p->replicas[0].copy);
+    struct copy *c = sim_copy(s, p, owner, p->replicas[0].copy);
     while (c->len < writes) {
         copy_store(c, c->len, (struct entry){p->epoch, ++s->next_id});
         writers_add(&s->history, &(struct writers_event){.kind = WRITERS_ACCEPTED,
                                                          .time = 1,
                                                          .node = 1 + owner,
                                                          .session = p->session,
-                                                         .key = 1,
+                                                         .key = 1 + sim_slot(s->next_id),
                                                          .epoch = p->epoch,
                                                          .sequence = c->len,
                                                          .id = s->next_id});
@@ -135,6 +153,8 @@ void sim_begin(struct sim *s,
     s->entry_bytes = 64 << 10;
     s->term = 1;
     s->heap = mem_alloc(EVENTS_MAX * sizeof *s->heap);
+    s->orders = mem_alloc(ORDERS * sizeof *s->orders);
+    s->next_id = 4 * SLOTS;
     writers_init(&s->history);
     world_open(&s->world);
     leases_open(&s->leases);
@@ -154,9 +174,11 @@ void sim_begin(struct sim *s,
     first_copies(s);
     sim_fill(s, profile == MOVEMENT_REPLICAS ? 0 : 20 + sim_below(s, 60));
     leases_restart(&s->leases, world_state(&s->world), 0);
-    s->last_epoch = sim_partition(s)->epoch;
-    s->last_owner = view_primary(world_state(&s->world), sim_partition(s))->id;
-    s->last_session = sim_partition(s)->session;
+    for (unsigned slot = 0; slot < SLOTS; slot++) {
+        s->last_epoch[slot] = sim_at(s, slot)->epoch;
+        s->last_owner[slot] = view_primary(world_state(&s->world), sim_at(s, slot))->id;
+        s->last_session[slot] = sim_at(s, slot)->session;
+    }
 }
 
 static void on_flaw(void *arg, enum writers_flaw flaw, size_t a, size_t b)
@@ -166,21 +188,34 @@ static void on_flaw(void *arg, enum writers_flaw flaw, size_t a, size_t b)
     sim_fail(arg, writers_flaw_text(flaw));
 }
 
+/* What the slot's authority has of it. */
+static void add_final(struct sim *s, unsigned slot)
+{
+    const struct dir_partition *p = sim_at(s, slot);
+    const struct dir_node *owner = view_primary(world_state(&s->world), p);
+    const struct copy *c =
+        owner != NULL ? sim_copy(s, p, sim_node_of(s, owner->id), p->replicas[0].copy) : NULL;
+    s->history.no_final = s->history.no_final || owner == NULL;
+    for (uint32_t i = 0; c != NULL && i < c->len; i++) {
+        uint64_t id = c->log[i].id;
+        if (id != FILLED && id != OUTSIDE && id != 0 && sim_slot(id) == slot) {
+            writers_add(&s->history,
+                        &(struct writers_event){.kind = WRITERS_FINAL, .key = 1 + slot, .id = id});
+        }
+    }
+}
+
 void sim_judge(struct sim *s)
 {
-    const struct dir_node *owner = view_primary(world_state(&s->world), sim_partition(s));
     if (world_check(world_state(&s->world)) > 0 || !s->world.rows_consistent) {
         sim_fail(s, "the directory's own check");
     }
-    s->history.no_final = owner == NULL;
-    const struct copy *c = owner != NULL ? copy_find(&s->disks[sim_node_of(s, owner->id)],
-                                                     sim_partition(s)->replicas[0].copy)
-                                         : NULL;
-    for (uint32_t i = 0; c != NULL && i < c->len; i++) {
-        if (c->log[i].id != FILLED) {
-            writers_add(&s->history, &(struct writers_event){
-                                         .kind = WRITERS_FINAL, .key = 1, .id = c->log[i].id});
-        }
+    /* A node may not have read yet that a partition is divided. */
+    for (unsigned n = 0; n < s->nodes; n++) {
+        copy_divide(s, &s->disks[n], sim_order_of(s, sim_order(s, n)));
+    }
+    for (unsigned slot = 0; slot < SLOTS; slot++) {
+        add_final(s, slot);
     }
     (void)writers_check(&s->history, on_flaw, s);
 }
@@ -191,6 +226,7 @@ void sim_close(struct sim *s)
     leases_close(&s->leases);
     world_close(&s->world);
     mem_free(s->heap);
+    mem_free(s->orders);
 }
 
 /* With all well again, what ran then ends: done, aborted, or somebody is needed. */
@@ -206,16 +242,24 @@ movement_run(uint64_t seed, enum movement_profile profile, enum movement_mutant 
     struct sim *s = mem_alloc(sizeof *s);
     sim_begin(s, seed, profile, mutant);
     s->automatic = profile != MOVEMENT_REPLICAS;
+    if (s->automatic) {
+        leader_policy(s, seed % 2 == 0);
+    }
     while (s->now < FULL && s->run.violation == NULL) {
         sim_turn(s);
     }
     sim_heal(s);
-    uint64_t acknowledged = 0, operation = s->operation;
+    uint64_t acknowledged[SLOTS], operation = s->operation;
     while (s->now < FULL + QUIET && s->run.violation == NULL) {
         sim_turn(s);
-        acknowledged = s->now < FULL + QUIET / 2 ? s->run.acknowledged : acknowledged;
+        if (s->now < FULL + QUIET / 2) {
+            memcpy(acknowledged, s->acknowledged, sizeof acknowledged);
+        }
     }
-    s->run.recovered = s->run.acknowledged > acknowledged;
+    s->run.recovered = true;
+    for (unsigned slot = 0; slot < SLOTS; slot++) {
+        s->run.recovered = s->run.recovered && s->acknowledged[slot] > acknowledged[slot];
+    }
     s->run.ended = has_ended(s, operation);
     sim_judge(s);
     struct movement_run run = s->run;

@@ -8,6 +8,7 @@
 #define STEP (5 * MS)
 
 const char *const sim_names[NODES] = {"n1", "n2", "n3", "n4"};
+const char *const sim_bounds[SLOTS] = {"", "g", "n", "t"};
 
 uint64_t sim_below(struct sim *s, uint64_t n)
 {
@@ -105,9 +106,44 @@ void sim_send(struct sim *s, const struct event *e, unsigned a, unsigned b)
 
 /* --- the directory --- */
 
+const struct dir_partition *sim_at(const struct sim *s, unsigned slot)
+{
+    return agent_partition(&s->world, sim_bounds[slot]);
+}
+
 const struct dir_partition *sim_partition(const struct sim *s)
 {
     return agent_partition(&s->world, "k");
+}
+
+static uint8_t slot_from(struct slice key)
+{
+    uint8_t slot = 0;
+    while (slot < SLOTS &&
+           slice_cmp(slice_of(sim_bounds[slot], strlen(sim_bounds[slot])), key) < 0) {
+        slot++;
+    }
+    return slot;
+}
+
+struct keys sim_keys(struct slice start, struct slice end, bool end_open)
+{
+    return (struct keys){slot_from(start), end_open ? SLOTS : slot_from(end)};
+}
+
+struct keys sim_keys_of(const struct dir_partition *p)
+{
+    return sim_keys(dir_partition_start(p), dir_partition_end(p), p->end_open);
+}
+
+unsigned sim_seat(const struct dir_partition *p, unsigned proc)
+{
+    return proc + sim_keys_of(p).from * PROCS;
+}
+
+struct copy *sim_copy(struct sim *s, const struct dir_partition *p, unsigned node, uint64_t id)
+{
+    return copy_find(&s->disks[node], p->id, id);
 }
 
 unsigned sim_node_of(const struct sim *s, uint64_t id)
@@ -191,11 +227,32 @@ static void on_confirmed(struct sim *s, const struct event *e)
     answer(s, e, EV_BEAT_ANSWER, &out);
 }
 
+/* All copies are lost, unless one is all that there is of a partition. */
+static void empty_disk(struct sim *s, unsigned n)
+{
+    const struct dir_node *node = agent_node(&s->world, sim_names[n]);
+    for (unsigned slot = 0; slot < SLOTS; slot++) {
+        const struct dir_partition *p = sim_at(s, slot);
+        const struct dir_node *owner = view_primary(world_state(&s->world), p);
+        if (owner == NULL || owner == node || p->home == node->id) {
+            return;
+        }
+    }
+    for (unsigned i = 0; i < COPIES; i++) {
+        copy_delete(&s->disks[n].copies[i]);
+    }
+}
+
 static void on_put(struct sim *s, const struct event *e)
 {
+    struct disk *d = &s->disks[sim_node(e->proc)];
     if (s->frozen_until > s->now) {
         return;
     }
+    if (d->doomed && !s->procs[sim_node(e->proc) + NODES].up) {
+        empty_disk(s, sim_node(e->proc));
+    }
+    d->doomed = false;
     const struct dir_result *r = leader_put(s, sim_node(e->proc), e->session);
     if (r->err.code == ERR_OK) {
         struct event out = {.session = r->session, .changed = r->node->lease_ms};
@@ -204,29 +261,64 @@ static void on_put(struct sim *s, const struct event *e)
     }
 }
 
+static uint8_t sync_set(const struct sim *s, const struct dir_partition *p)
+{
+    unsigned set = 0;
+    for (uint8_t i = 1; i < p->replica_count; i++) {
+        bool sync = p->replicas[i].role == DIR_ROLE_SYNC;
+        set |= sync ? 1U << sim_node_of(s, p->replicas[i].node) : 0;
+    }
+    return (uint8_t)set;
+}
+
+/* A replica dies and its disk is lost, just when it is called in sync. */
+void sim_trouble_in_sync(struct sim *s, const struct event *e)
+{
+    unsigned asked = e->mask & (unsigned)~sync_set(s, sim_at(s, e->proc / PROCS));
+    if (s->noise != NOISE_FULL || !s->automatic || asked == 0 || s->trouble_at != 0 ||
+        !sim_chance(s, 30)) {
+        return;
+    }
+    s->trouble_at = s->now + 1;
+    s->trouble_kills = s->trouble_empties = true;
+    for (s->trouble_node = 0; (asked >> s->trouble_node & 1) == 0;) {
+        s->trouble_node++;
+    }
+    sim_post(s, e, SECOND + sim_below(s, 4 * SECOND)); /* and again, late */
+}
+
 static void on_in_sync(struct sim *s, const struct event *e)
 {
-    const struct dir_partition *p = sim_partition(s);
+    const struct dir_partition *p = sim_at(s, e->proc / PROCS);
     Cadastre__InsyncChange m;
     char names[NODES][4];
     char *list[NODES];
+    uint64_t sessions[NODES];
+    uint8_t before = sync_set(s, p);
     cadastre__insync_change__init(&m);
-    m.partition = p->id;
+    m.partition = e->partition;
     m.session = e->session;
     m.epoch = e->epoch;
     m.insync = list;
+    m.insync_sessions = sessions;
     m.has_mod_revision = true;
     m.mod_revision = sim_mutated(s, MOVEMENT_in_sync_replayed) ? p->mod_revision : e->changed;
     for (unsigned n = 0; n < s->nodes; n++) {
         if ((e->mask & 1U << n) != 0) {
             (void)snprintf(names[n], sizeof names[n], "%s", sim_names[n]);
+            sessions[m.n_insync] = e->sessions[n];
             list[m.n_insync++] = names[n];
         }
     }
+    m.n_insync_sessions = sim_mutated(s, MOVEMENT_in_sync_of_any_session) ? 0 : m.n_insync;
     if (s->frozen_until <= s->now) {
         (void)world_do(&s->world, CADASTRE__COMMAND__BODY_INSYNC_CHANGE, &m);
-        s->run.insync_changes += s->world.result->err.code == ERR_OK;
+        bool taken = s->world.result->err.code == ERR_OK;
+        s->run.insync_changes += taken;
         sim_commanded(s);
+        if (taken) {
+            check_counted(s, e->proc, (uint8_t)(sync_set(s, sim_at(s, e->proc / PROCS)) & ~before));
+        }
     }
 }
 
@@ -330,8 +422,8 @@ static void deliver(struct sim *s, const struct event *e)
     case EV_CHANGES:
     case EV_DUAL:
     case EV_DUAL_ACK:
-        if (s->procs[e->proc].paused_until > s->now) {
-            sim_post(s, e, s->procs[e->proc].paused_until - s->now);
+        if (sim_proc(s, e->proc)->paused_until > s->now) {
+            sim_post(s, e, sim_proc(s, e->proc)->paused_until - s->now);
         } else {
             node_event(s, e);
         }
@@ -346,8 +438,17 @@ static void start_second(struct sim *s, unsigned n)
         return;
     }
     *old = s->procs[n];
-    uint32_t born = s->procs[n].born + 1;
-    s->procs[n] = (struct proc){.up = true, .born = born};
+    for (unsigned i = n; i < SEATS; i += PROCS) {
+        s->holds[i + NODES] = s->holds[i];
+    }
+    node_crash(s, n);
+    s->procs[n].up = true;
+}
+
+static void lose_disk(struct sim *s, unsigned n)
+{
+    node_crash(s, n + NODES); /* it has the same disk */
+    s->disks[n].doomed = true;
 }
 
 static void make_trouble(struct sim *s)
@@ -360,6 +461,9 @@ static void make_trouble(struct sim *s)
     case 0:
         node_crash(s, n);
         s->procs[n].retry_at = s->now + span;
+        if (s->automatic && sim_chance(s, 30)) {
+            lose_disk(s, n);
+        }
         break;
     case 1:
         s->procs[n].paused_until = s->now + span;
@@ -387,16 +491,21 @@ static void make_trouble(struct sim *s)
 static void trouble_in_stage(struct sim *s)
 {
     const struct dir_operation *o = leader_operation(s);
+    uint64_t away = s->trouble_empties ? 300 * MS : sim_chance(s, 40) ? 3 * SECOND : 30 * SECOND;
     if (s->trouble_at != 0 && s->trouble_at <= s->now) {
         struct proc *p = &s->procs[s->trouble_node];
         s->trouble_at = 0;
         s->run.faults++;
         if (s->trouble_kills) {
             node_crash(s, s->trouble_node);
-            p->retry_at = s->now + sim_below(s, sim_chance(s, 40) ? 3 * SECOND : 30 * SECOND);
+            p->retry_at = s->now + sim_below(s, away);
+            if (s->trouble_empties) {
+                lose_disk(s, s->trouble_node);
+            }
         } else {
             p->paused_until = s->now + sim_below(s, 20 * SECOND);
         }
+        s->trouble_empties = false;
     }
     if (o == NULL || o->stage_revision == s->trouble_seen || o->stage < DIR_STAGE_DUAL_WRITE ||
         o->stage > DIR_STAGE_WINDOW) {
@@ -414,17 +523,18 @@ static void trouble_in_stage(struct sim *s)
 
 static void write_something(struct sim *s)
 {
+    uint64_t every = s->write_every != 0 ? s->write_every : 20 * MS;
+    unsigned slot = (unsigned)(s->now / every % SLOTS);
     if (s->write_every == 0) {
         unsigned n = (unsigned)sim_below(s, 2 * s->nodes);
         unsigned proc = n < s->nodes ? n : NODES + n - s->nodes;
         bool stale = s->profile != MOVEMENT_REPLICAS && sim_chance(s, 20);
-        node_client(s, proc, stale ? s->old_epoch : s->procs[proc].epoch);
+        slot = (unsigned)sim_below(s, SLOTS);
+        node_client(s, proc, slot, stale ? s->old_epoch[slot] : 0);
         return;
     }
     for (unsigned i = 0; i < PROCS; i++) {
-        if (node_may_write(s, i)) {
-            node_client(s, i, s->procs[i].epoch);
-        }
+        node_client(s, i, slot, 0);
     }
 }
 
@@ -438,6 +548,19 @@ static void trouble(struct sim *s)
     }
 }
 
+static void count_writers(struct sim *s)
+{
+    unsigned writers[SLOTS] = {0};
+    for (unsigned seat = 0; seat < SEATS; seat++) {
+        struct keys k = s->holds[seat].keys;
+        for (unsigned slot = k.from; node_may_write(s, seat) && slot < k.upto; slot++) {
+            if (++writers[slot] > 1) {
+                sim_fail(s, "two processes may write at once");
+            }
+        }
+    }
+}
+
 void sim_turn(struct sim *s)
 {
     s->now += STEP;
@@ -446,17 +569,13 @@ void sim_turn(struct sim *s)
         struct event e = take(s);
         deliver(s, &e);
     }
-    unsigned writers = 0;
     for (unsigned i = 0; i < PROCS; i++) {
         if (!s->procs[i].up && i < s->nodes && s->procs[i].retry_at <= s->now) {
             s->procs[i].up = true;
         }
         node_turn(s, i);
-        writers += node_may_write(s, i);
     }
-    if (writers > 1) {
-        sim_fail(s, "two processes may write at once");
-    }
+    count_writers(s);
     if (s->now % (s->write_every != 0 ? s->write_every : 20 * MS) == 0) {
         write_something(s);
     }

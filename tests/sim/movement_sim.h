@@ -41,7 +41,13 @@
     X(candidate_reused)      /* a candidate of before is taken for the present one */              \
     X(report_of_any_attempt) /* a report of another attempt counts */                              \
     X(fence_not_awaited)     /* the cutover does not wait for the source's fence */                \
-    X(sums_ignored)          /* unequal sums pass */
+    X(sums_ignored)          /* unequal sums pass */                                               \
+    X(part_not_cut)          /* after the cutover of a part the source takes its keys on */        \
+    X(rest_not_kept)         /* who held all of it keeps only the first part */                    \
+    X(back_not_caught_up)    /* on the way back the old copy is said to have what it lacks */      \
+    X(retry_keeps_candidate) /* a retry goes on with the candidate that was to be deleted */       \
+    X(transfer_unfenced)     /* a transfer does not wait for the fence */                          \
+    X(in_sync_of_any_session) /* a replica counts by what its node said in an earlier session */
 
 enum movement_mutant {
     MOVEMENT_AS_WRITTEN,
@@ -64,7 +70,7 @@ struct movement_run {
     uint64_t accepted, acknowledged, refused, commands, lapses, failovers, regrants, faults;
     uint64_t insync_changes, stale_orders, stale_writes;
     uint64_t moves, cutovers, forwards, aborts, backs, stale_reports, gaps, mismatches, cleanups;
-    uint64_t promoted;
+    uint64_t promoted, parts, retries, returns, transfers;
     bool recovered; /* with all faults over, a primary took and acknowledged writes again */
     bool ended;     /* and operations that ran then have ended */
 };

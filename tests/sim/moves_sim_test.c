@@ -28,6 +28,10 @@ static void add(struct movement_run *all, const struct movement_run *r)
     all->mismatches += r->mismatches;
     all->cleanups += r->cleanups;
     all->promoted += r->promoted;
+    all->parts += r->parts;
+    all->retries += r->retries;
+    all->returns += r->returns;
+    all->transfers += r->transfers;
 }
 
 static void print(const struct movement_run *r, uint64_t seeds)
@@ -40,9 +44,11 @@ static void print(const struct movement_run *r, uint64_t seeds)
     (void)printf("# %" PRIu64 " moves, %" PRIu64 " cutovers (%" PRIu64 " forward, %" PRIu64
                  " by a person), %" PRIu64 " aborts, %" PRIu64 " attempts more, %" PRIu64
                  " stale reports, %" PRIu64 " gaps, %" PRIu64 " mismatches, %" PRIu64
-                 " copies deleted\n",
+                 " copies deleted; %" PRIu64 " of a part, %" PRIu64 " again, %" PRIu64
+                 " back, %" PRIu64 " transfers\n",
                  r->moves, r->cutovers, r->forwards, r->promoted, r->aborts, r->backs,
-                 r->stale_reports, r->gaps, r->mismatches, r->cleanups);
+                 r->stale_reports, r->gaps, r->mismatches, r->cleanups, r->parts, r->retries,
+                 r->returns, r->transfers);
 }
 
 static void safe(enum movement_profile profile, uint64_t from, uint64_t to)
@@ -63,7 +69,9 @@ static void safe(enum movement_profile profile, uint64_t from, uint64_t to)
     print(&all, n);
     CHECK(all.acknowledged > 100 * n && all.moves > 3 * n && all.cutovers > n);
     CHECK(all.lapses > n && all.stale_writes > 10 * n && all.backs > n && all.aborts > n / 2);
-    CHECK(all.stale_reports > n && all.cleanups > n);
+    CHECK(all.stale_reports > n && all.cleanups > n && all.parts > n / 2);
+    CHECK(all.retries > n / 2 && all.returns > n / 4);
+    CHECK(profile != MOVEMENT_MIXED || all.transfers > n / 8);
     if (n >= SEEDS / 2) {
         CHECK(all.forwards > 0 && all.gaps > 0 && all.mismatches > 0);
     }
@@ -96,8 +104,10 @@ static void every_mutant_is_caught(void)
     for (int m = MOVEMENT_MUTANTS_OF_MOVES + 1; m < MOVEMENT_MUTANT_COUNT; m++) {
         struct movement_run r = {.violation = NULL};
         uint64_t seed = 0;
+        bool replicas = m == MOVEMENT_transfer_unfenced || m == MOVEMENT_in_sync_of_any_session;
+        enum movement_profile profile = replicas ? MOVEMENT_MIXED : MOVEMENT_MOVES;
         while (r.violation == NULL && seed < MUTANT_SEEDS) {
-            r = movement_run(++seed, MOVEMENT_MOVES, (enum movement_mutant)m);
+            r = movement_run(++seed, profile, (enum movement_mutant)m);
         }
         const char *name = movement_mutant_name((enum movement_mutant)m);
         (void)printf("# %s: seed %" PRIu64 ": %s\n", name, seed,
