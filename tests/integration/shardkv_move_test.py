@@ -52,7 +52,7 @@ def a_trimmed_log_begins_with_another_snapshot():
         fill(t, route, 400, begin=1000)
         assert source.state(route["partition"])["base"] > 300
         op = t.wait_done(operation)
-        assert stages(op).count("SNAPSHOT") == 2, stages(op)
+        assert stages(op).count("SNAPSHOT") >= 2, stages(op)  # more of them when writing was slow
         t.all_well()
         equal(to.state(route["partition"])["items"], 700)
 
