@@ -55,6 +55,7 @@ BASE_SRC      := $(wildcard src/base/*.c)
 DIRECTORY_SRC := $(wildcard src/directory/*.c)
 RAFT_SRC      := $(wildcard src/raft/*.c)
 BALANCER_SRC  := $(wildcard src/balancer/*.c)
+SIMULATE_SRC  := $(wildcard src/simulate/*.c)
 CONTROL_SRC   := $(wildcard src/control/*.c)
 API_SRC       := $(wildcard src/api/*.c)
 CLI_SRC       := $(wildcard src/cli/*.c)
@@ -66,7 +67,7 @@ TOP_SRC       := $(filter-out src/main.c,$(wildcard src/*.c))
 obj = $(patsubst %.c,$(B)/%.o,$(1))
 PROTOS    := directory/command api/load
 PROTO_OBJ := $(PROTOS:%=$(B)/gen/%.pb-c.o)
-LIB_OBJ   := $(call obj,$(BASE_SRC) $(DIRECTORY_SRC) $(RAFT_SRC) $(BALANCER_SRC) $(CONTROL_SRC) $(API_SRC) $(TOP_SRC)) $(PROTO_OBJ) \
+LIB_OBJ   := $(call obj,$(BASE_SRC) $(DIRECTORY_SRC) $(RAFT_SRC) $(BALANCER_SRC) $(SIMULATE_SRC) $(CONTROL_SRC) $(API_SRC) $(TOP_SRC)) $(PROTO_OBJ) \
              $(B)/src/api/openapi.o
 
 .PHONY: all
@@ -81,9 +82,10 @@ $(B)/cadastred: $(B)/src/main.o $(B)/libcadastred.a
 	@echo "  LD   $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $^ $(SERVER_LIBS) -lpthread
 
-$(B)/cadastre: $(call obj,$(CLI_SRC) $(BASE_SRC))
+# Of the archive only what simulates: the planner, the directory's state machine.
+$(B)/cadastre: $(call obj,$(CLI_SRC)) $(B)/libcadastred.a
 	@echo "  LD   $@"
-	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(CLI_LIBS) $(shell pkg-config --libs liburcu libxxhash) -lpthread
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(CLI_LIBS) $(shell pkg-config --libs liburcu libxxhash libprotobuf-c) -lm -lpthread
 
 # --- libcadastre: position-independent, and only cadastre_* is seen from outside ---
 
@@ -219,10 +221,14 @@ fuzz-replay: $(FUZZ_REPLAYS)
 BENCH_COMMON := $(B)/tests/bench/load.o $(TAP_OBJ) $(B)/tests/harness/world.o
 BENCH_SRC  := $(filter-out tests/bench/load.c tests/bench/replica_bench.c tests/bench/report_bench.c,$(wildcard tests/bench/*.c))
 BENCH_BINS := $(patsubst %.c,$(B)/%,$(BENCH_SRC))
+# The simulated fleets of balancer_bench.
+FLEET_OBJ  := $(call obj,$(wildcard tests/bench/fleet/*.c))
+$(B)/tests/bench/balancer_bench: $(FLEET_OBJ)
 
 $(BENCH_BINS): $(B)/%: $(B)/%.o $(BENCH_COMMON) $(B)/libcadastreclient.a $(B)/libcadastred.a
 	@echo "  LD   $@"
-	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $< $(BENCH_COMMON) $(B)/libcadastreclient.a $(B)/libcadastred.a $(SERVER_LIBS) -lpthread
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $< $(filter $(B)/tests/bench/fleet/%.o,$^) $(BENCH_COMMON) \
+	    $(B)/libcadastreclient.a $(B)/libcadastred.a $(SERVER_LIBS) -lm -lpthread
 
 $(B)/tests/bench/replica_bench $(B)/tests/bench/report_bench: $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastred.a $(TEST_PROGS)
 	@echo "  LD   $@"
@@ -273,8 +279,8 @@ run: deps ## Installs, builds and starts one server: data in ./cadastre-data, AP
 	@exec $(B)/cadastred
 
 .PHONY: demo
-demo: deps-test ## Three servers, the world's cities, a router that follows while the map changes and the leader dies
-	@$(MAKE) --no-print-directory -s all
+demo: deps-test ## Three servers and a map that changes; six data nodes under load: a move, a kill, a drain
+	@$(MAKE) --no-print-directory -s -j$(shell nproc) all shardkv
 	@/usr/bin/python3 examples/demo.py
 
 .PHONY: test
@@ -303,6 +309,10 @@ crash: $(B)/tests/sim/crash_machine_test ## Each event in each stage of an opera
 drill: $(B)/tests/sim/drill ## The four crash points of a move of 512 GiB: who has the authority, and what becomes of it
 	@$<
 
+.PHONY: scenarios
+scenarios: $(B)/cadastre ## The balancer on every modeled fleet of tests/scenarios, SCENARIO_SEEDS="1 2 3"
+	CADASTRE_BUILD=$(CURDIR)/$(B) SEEDS="$(or $(SCENARIO_SEEDS),1 2 3)" tests/scenarios/run.sh
+
 .PHONY: model
 model: $(B)/tests/model/check ## The protocol's model, and that each of its mutants is caught (2 GB of memory)
 	$<
@@ -329,8 +339,11 @@ contract-selftest: ## The contract test against a server made of openapi.yaml's 
 	cd tests/contract && node selftest.mjs
 
 .PHONY: asan tsan
-asan: ## The C tests under AddressSanitizer and UBSan
+# What a leader does by itself runs in no C test, but in a server that leads.
+ASAN_SERVER_TESTS := $(addprefix tests/integration/,fields_test.py budgets_test.py recovery_test.py)
+asan: ## The C tests, and servers that bad input and lost nodes reach, under AddressSanitizer and UBSan
 	@$(MAKE) --no-print-directory VARIANT=asan all unit
+	CADASTRE_BUILD=$(CURDIR)/build/asan prove --exec '' $(ASAN_SERVER_TESTS)
 tsan: ## The C tests under ThreadSanitizer
 	@TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp history_size=4" \
 		$(MAKE) --no-print-directory VARIANT=tsan all unit
@@ -344,6 +357,12 @@ fuzz: ## Each fuzz target for FUZZ_SECONDS (60); FUZZ=name for one. New finds jo
 bench: deps-bench ## Every target of docs/performance.md beside its peer or limit; BENCH_LONG=1 takes longer
 	@$(MAKE) --no-print-directory all $(BENCH_BINS)
 	@CADASTRE_BUILD=$(CURDIR)/$(B) /usr/bin/python3 tests/bench/bench.py $(BENCH)
+
+.PHONY: bench-balancer bench-planner
+bench-balancer: $(B)/tests/bench/balancer_bench ## The planner beside others on simulated fleets, FLEET_SEEDS=n for a shorter run
+	$<
+bench-planner: $(B)/tests/bench/planner_bench ## What a plan costs at 1 000 000 partitions on 1 000 nodes
+	$<
 
 .PHONY: coverage
 coverage: ## Line coverage of the C tests, in build/cov

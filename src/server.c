@@ -8,6 +8,7 @@
 #include "base/rcu.h"
 #include "control/control.h"
 #include "join.h"
+#include "warm.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -227,6 +228,7 @@ int server_run(const struct config *config)
         exit_code = start_api(s);
     }
     if (exit_code == 0) {
+        warm_start(s->control, config->api_url);
         (void)uv_run(&s->loop, UV_RUN_DEFAULT);
     }
     return exit_code;

@@ -291,14 +291,13 @@ void copy_derive(struct node *n, struct part *p, const struct cadastre_task *t)
 
 /* --- deleting --- */
 
-/* Has a newer file the key, of a partition that this node was granted and has whole? Then `*end` is
- * where that is over (NULL: nowhere), for the caller to free. */
+/* Has a newer file the key, of a partition that this node was granted and has whole, or is about to
+ * delete? Then `*end` is where that is over (NULL: nowhere), for the caller to free. */
 static bool
 has_key(struct part *p, const char *keyspace, uint64_t newer_than, const char *key, char **end)
 {
     (void)pthread_mutex_lock(&p->lock);
-    bool counts = p->store != NULL && p->role != CADASTRE_ROLE_NONE &&
-                  p->role != CADASTRE_ROLE_JOINING && !kv_incomplete(p->store);
+    bool counts = p->store != NULL && p->role != CADASTRE_ROLE_JOINING && !kv_incomplete(p->store);
     bool has = counts && p->id > newer_than && strcmp(p->keyspace, keyspace) == 0 &&
                kv_in_range(p->store, key);
     *end = has && p->high != NULL ? strdup(p->high) : NULL;
@@ -349,9 +348,11 @@ static void collect_file(void *arg, const char *keyspace, struct file *f)
 
 void copy_collect(struct node *n)
 {
+    (void)pthread_mutex_lock(&n->collecting);
     if (atomic_exchange(&n->collect, false)) {
         each_file(n, collect_file, n);
     }
+    (void)pthread_mutex_unlock(&n->collecting);
 }
 
 static void report_cleaned(struct node *n,
@@ -388,6 +389,7 @@ void copy_clean(struct node *n, struct part *p, const struct cadastre_task *t)
     int64_t bytes = -1;
     uint64_t late = 0;
     copy_path(n, p->keyspace, p->id, t->copy, path);
+    copy_collect(n); /* as long as this copy shows what its parent's file is not needed for */
     lock_store(p);
     bool mine = p->copy == t->copy;
     if (mine && p->role != CADASTRE_ROLE_NONE) { /* never what a newer grant stands for */

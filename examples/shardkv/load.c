@@ -6,16 +6,17 @@
  * Every writer has keys of its own and writes 1, 2, 3, … to each. A write is sent again, under the
  * same mutation id, until it is acknowledged. RECORDS ("-": none) gets a line of JSON for each
  * acknowledged write, with true time (CLOCK_BOOTTIME, ns). CITIES is a file of keys with weights,
- * as examples/data/cities.tsv; then KEYS does not count. At the end every key that was written is
- * read back: it must hold the last number that was acknowledged. The summary is a line of JSON on
- * stdout, which README.md describes; exit 1 when a write was lost, a stale one accepted, or one
- * could not be settled. */
+ * as examples/data/cities.tsv; then KEYS does not count. At the end, which SIGINT and SIGTERM
+ * bring forward, every key that was written is read back: it must hold the last number that was
+ * acknowledged. The summary is a line of JSON on stdout, which README.md describes; exit 1 when a
+ * write was lost, a stale one accepted, or one could not be settled. */
 #include "examples/shardkv/load.h"
 #include "client/cadastre.h"
 
 #include <curl/curl.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -34,7 +35,6 @@ struct load {
     struct cadastre_router *router;
     const char *keyspace;
     uint64_t run; /* part of every mutation id: runs don't take each other's for their own */
-    uint64_t end_ns, give_up_ns;
     struct account account;
 };
 
@@ -52,6 +52,8 @@ struct writer {
     struct written *written; /* owns; by key */
 };
 
+static _Atomic uint64_t end_ns; /* of the writing */
+
 struct reply {
     long status; /* 0: none came */
     char text[1024];
@@ -63,6 +65,28 @@ static uint64_t now_ns(void)
     struct timespec t;
     (void)clock_gettime(CLOCK_BOOTTIME, &t);
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static bool gives_up(void)
+{
+    return now_ns() >= atomic_load(&end_ns) + (uint64_t)SETTLE_S * 1000000000;
+}
+
+static void end_early(int number)
+{
+    uint64_t now = now_ns();
+    (void)number;
+    if (now < atomic_load(&end_ns)) {
+        atomic_store(&end_ns, now);
+    }
+}
+
+/* The second signal ends the process. */
+static void heed_signals(void)
+{
+    struct sigaction sa = {.sa_handler = end_early, .sa_flags = SA_RESTART | (int)SA_RESETHAND};
+    (void)sigaction(SIGINT, &sa, NULL);
+    (void)sigaction(SIGTERM, &sa, NULL);
 }
 
 static void pause_ms(unsigned ms)
@@ -183,7 +207,7 @@ static bool write_one(struct writer *w, size_t k, uint64_t sequence)
                        .sequence = sequence,
                        .begun = now_ns(),
                        .before = w->written[k].partition};
-    while (now_ns() < l->give_up_ns) {
+    while (!gives_up()) {
         json_t *json;
         if (!find(l, key, &route) || !put_url(w, &route, key, id, url)) {
             continue;
@@ -216,7 +240,7 @@ static bool read_one(struct writer *w, size_t k, uint64_t *ret_value)
     const char *key = w->keys.texts[k];
     const struct record r = {.key = key, .begun = now_ns()};
     char url[URL_SIZE];
-    while (now_ns() < l->give_up_ns) {
+    while (!gives_up()) {
         json_t *json;
         if (!find(l, key, &route) || !put_url(w, &route, key, "", url)) {
             continue;
@@ -239,7 +263,7 @@ static void *run_writer(void *arg)
     struct writer *w = arg;
     struct load *l = w->load;
     bool settled = true;
-    while (settled && now_ns() < l->end_ns) {
+    while (settled && now_ns() < atomic_load(&end_ns)) {
         size_t k = keys_choose(&w->keys);
         settled = write_one(w, k, w->written[k].last + 1);
     }
@@ -309,8 +333,8 @@ static int run(struct load *l, const struct wishes *o)
 {
     static struct writer writers[WRITERS_MAX];
     bool ok = prepare(l, o, writers);
-    l->end_ns = now_ns() + (uint64_t)o->seconds * 1000000000;
-    l->give_up_ns = l->end_ns + (uint64_t)SETTLE_S * 1000000000;
+    atomic_store(&end_ns, now_ns() + (uint64_t)o->seconds * 1000000000);
+    heed_signals();
     ok = ok && run_all(writers, o->writers, run_writer) && run_all(writers, o->writers, run_reader);
     for (unsigned i = 0; i < o->writers; i++) {
         curl_easy_cleanup(writers[i].curl);

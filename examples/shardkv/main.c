@@ -118,6 +118,7 @@ int main(int argc, char **argv)
                      .free_bytes = from_environment("SHARDKV_FREE_BYTES", UINT64_MAX),
                      .damage = from_environment("SHARDKV_DAMAGE", 0),
                      .lock = PTHREAD_MUTEX_INITIALIZER,
+                     .collecting = PTHREAD_MUTEX_INITIALIZER,
                      .changed = PTHREAD_COND_INITIALIZER};
     struct cadastre_error e;
     struct cadastre_agent_options o = {.endpoints = argv[1],

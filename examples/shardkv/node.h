@@ -79,6 +79,7 @@ struct node {
     unsigned job_count;
     bool ending; /* the worker stops when its list is empty */
     _Atomic bool stopping, collect;
+    pthread_mutex_t collecting; /* one collects at a time, and others wait until it has */
     _Atomic uint64_t chunks_sent;
 };
 

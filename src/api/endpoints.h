@@ -89,8 +89,14 @@ void load_put_node(struct buf *b,
                    const struct dir_node *n,
                    bool sum);
 
+/* h_summary.c */
+void h_load_summary(struct exchange *x);
+
 /* h_skew.c */
 void h_skew(struct exchange *x);
+
+/* h_heatmap.c */
+void h_heatmap(struct exchange *x);
 
 /* h_authority.c */
 void h_partition_insync(struct exchange *x);
@@ -103,6 +109,13 @@ void h_settings_patch(struct exchange *x);
 /* h_balancer.c */
 void h_balancer_get(struct exchange *x);
 void h_balancer_patch(struct exchange *x);
+void h_balancer_explain(struct exchange *x);
+void h_proposals_list(struct exchange *x);
+void h_proposal_get(struct exchange *x);
+void h_proposal_approve(struct exchange *x);
+void h_proposal_reject(struct exchange *x);
+void h_balancer_pause(struct exchange *x);
+void h_balancer_resume(struct exchange *x);
 
 /* h_operations.c, operation_plan.c */
 void operation_put_open(struct buf *b, const struct dir_operation *op);

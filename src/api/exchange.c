@@ -194,11 +194,6 @@ const struct api_route *exchange_route(const struct exchange *x)
     return x->route;
 }
 
-enum api_method exchange_method(const struct exchange *x)
-{
-    return x->method;
-}
-
 struct slice exchange_path(const struct exchange *x, unsigned i)
 {
     ASSERT(i < x->variable_count);

@@ -32,7 +32,6 @@ struct api_param {
 
 /* --- the request --- */
 struct api *exchange_api(const struct exchange *x);
-enum api_method exchange_method(const struct exchange *x);
 /* The path variables of the matched route, in order: "orders", "17". */
 struct slice exchange_path(const struct exchange *x, unsigned i);
 /* The whole path as it came, for problems and logs. */

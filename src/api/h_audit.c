@@ -46,6 +46,7 @@ static void on_row(void *arg, const struct store_audit *row)
     put_text(b, "command", row->what);
     put_text(b, "outcome", row->outcome);
     put_text(b, "subject", row->subject);
+    put_text(b, "reason", row->reason);
     put_text(b, "principal", row->principal);
     put_text(b, "remote", row->remote);
     put_text(b, "request_id", row->request_id);
@@ -69,20 +70,10 @@ static void audit_work(struct job *job)
 static void audit_answer(struct exchange *x, struct job *job)
 {
     struct audit_job *j = (struct audit_job *)(void *)job;
-    struct buf *out = exchange_out(x);
     uint8_t position[16];
-    if (job->err.code != ERR_OK) {
-        job_reply(x, job);
-        return;
-    }
-    buf_put(out, job->out.data, job->out.len);
-    if (j->more) {
-        (void)ptree_u64_key(j->last_index + 1, position);
-        (void)ptree_u64_key(j->last_shown, position + 8);
-        listing_next(x, &j->list, slice_of(position, sizeof position));
-    }
-    buf_put_u8(out, '}');
-    reply_read(x, job->revision);
+    (void)ptree_u64_key(j->last_index + 1, position);
+    (void)ptree_u64_key(j->last_shown, position + 8);
+    job_reply_page(x, job, &j->list, slice_of(position, j->more ? sizeof position : 0));
 }
 
 static void audit_close(struct job *job)

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Budgets of movement: their limits, what is in use, and who waits. */
+/* Budgets of movement: their limits, what is in use, and who waits; what is set of the balancer,
+ * and whether it is paused. */
+#include "api/balancer_json.h"
 #include "api/endpoints.h"
 
+#include "base/clock.h"
 #include "base/parse.h"
 #include "directory/budget.h"
 
@@ -108,6 +111,7 @@ static void get_balancer(struct exchange *x, const struct dir_view *v)
 {
     struct buf *out = exchange_out(x);
     buf_put_u8(out, '{');
+    balancer_put_settings(out, v, clock_wall_ms());
     put_budgets(out, &v->settings.budgets);
     put_usages(out, v);
     put_queue(out, v);
@@ -125,6 +129,7 @@ void h_balancer_get(struct exchange *x)
 struct patch {
     Cadastre__BalancerPatch m;
     Cadastre__BudgetLimit limits[DIR_BUDGETS], *limit_of[DIR_BUDGETS];
+    struct balancer_values values;
 };
 
 /* A number, or null for the default. */
@@ -216,10 +221,53 @@ void h_balancer_patch(struct exchange *x)
     cadastre__balancer_patch__init(&p->m);
     p->m.limits = p->limit_of;
     read_budgets(m, p);
+    balancer_read_settings(m, &p->values);
+    p->m.values = p->values.of;
+    p->m.n_values = p->values.count;
     if (!mutation_close(x, m)) {
         return;
     }
     m->command.body_case = CADASTRE__COMMAND__BODY_BALANCER_PATCH;
     m->command.balancer_patch = &p->m;
     mutation_submit(x, m);
+}
+
+/* --- pausing --- */
+
+static void pause_or_resume(struct exchange *x, const char *verb, bool pause)
+{
+    struct mutation *m = mutation_begin(x, verb, render_revision);
+    Cadastre__BalancerPause *p;
+    struct slice reason;
+    bool present = false;
+    if (m == NULL) {
+        return;
+    }
+    p = exchange_alloc(x, sizeof *p);
+    cadastre__balancer_pause__init(p);
+    p->pause = pause;
+    if (pause) {
+        reason = json_in_string(&m->in, "reason", true, 1, DIR_TEXT_MAX);
+        p->reason = text_lent(reason.data != NULL ? (const char *)reason.data : "");
+        if (strlen(p->reason) != reason.len) {
+            json_in_fail(&m->in, "reason", ERR_INVALID_REQUEST, "must not hold NUL");
+        }
+        p->for_ms = json_in_u64(&m->in, "for_ms", false, 1, DIR_BALANCER_PAUSE_MAX, &present);
+    }
+    if (!mutation_close(x, m)) {
+        return;
+    }
+    m->command.body_case = CADASTRE__COMMAND__BODY_BALANCER_PAUSE;
+    m->command.balancer_pause = p;
+    mutation_submit(x, m);
+}
+
+void h_balancer_pause(struct exchange *x)
+{
+    pause_or_resume(x, "balancer_pause", true);
+}
+
+void h_balancer_resume(struct exchange *x)
+{
+    pause_or_resume(x, "balancer_resume", false);
 }

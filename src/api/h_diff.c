@@ -178,18 +178,8 @@ static void diff_work(struct job *job)
 static void diff_answer(struct exchange *x, struct job *job)
 {
     struct diff_job *j = (struct diff_job *)(void *)job;
-    struct buf *out = exchange_out(x);
     uint8_t key[8];
-    if (job->err.code != ERR_OK) {
-        job_reply(x, job);
-        return;
-    }
-    buf_put(out, job->out.data, job->out.len);
-    if (j->more) {
-        listing_next(x, &j->list, ptree_u64_key(j->last, key));
-    }
-    buf_put_u8(out, '}');
-    reply_read(x, job->revision);
+    job_reply_page(x, job, &j->list, j->more ? ptree_u64_key(j->last, key) : slice_of(NULL, 0));
 }
 
 static void diff_close(struct job *job)

@@ -98,6 +98,16 @@ decode_key(struct load_job *j, const struct dir_keyspace *ks, struct batch_text 
     return ERR_OK;
 }
 
+/* A range of nothing, or of less, would count against what is around it. */
+static enum err_code check_range(const struct load_job *j, const struct batch_key *k, struct err *e)
+{
+    const uint8_t *text = j->routing.data;
+    struct slice start = slice_of(text + k->key.at, k->key.len);
+    struct slice end = slice_of(text + k->end.at, k->end.len);
+    return slice_cmp(start, end) < 0 ? ERR_OK
+                                     : err_set(e, ERR_INVALID_KEY, "it is not above the key");
+}
+
 static enum err_code
 decode_keys(struct load_job *j, const struct dir_keyspace *ks, uint32_t i, struct err *e)
 {
@@ -111,6 +121,7 @@ decode_keys(struct load_job *j, const struct dir_keyspace *ks, uint32_t i, struc
             code = ks->scheme == DIR_SCHEME_HASH
                        ? err_set(e, ERR_INVALID_KEY, "a hash keyspace has no ranges of keys")
                        : decode_key(j, ks, &key->end, e);
+            code = code == ERR_OK ? check_range(j, key, e) : code;
         }
         if (code != ERR_OK) {
             (void)snprintf(e->pointer, sizeof e->pointer,
@@ -200,7 +211,21 @@ static enum err_code check_node(const struct load_job *j,
 
 /* --- counting --- */
 
-static void put_sample(struct load_job *j, struct loads *loads, uint32_t i)
+/* Of a primary, in time and key range; the view has it, or the sample would not be bound. */
+static void put_heat(const struct load_job *j,
+                     struct loads *loads,
+                     const struct dir_view *v,
+                     const struct load_sample *s)
+{
+    uint8_t key[8];
+    const struct dir_partition *p = ptree_get(&v->partitions, ptree_u64_key(s->partition, key));
+    if (s->node == 0 && p != NULL) {
+        heats_put(loads_heats(loads), v, p, s, j->now_ms);
+    }
+}
+
+static void
+put_sample(struct load_job *j, struct loads *loads, const struct dir_view *v, uint32_t i)
 {
     struct load_sample *s = &j->samples[i];
     struct load_key keys[LOAD_KEYS_MAX];
@@ -216,6 +241,9 @@ static void put_sample(struct load_job *j, struct loads *loads, uint32_t i)
     s->keys = keys;
     enum load_outcome outcome = loads_put(loads, s, j->now_ms);
     s->keys = NULL;
+    if (outcome == LOAD_COUNTED || outcome == LOAD_KEYS_DROPPED) {
+        put_heat(j, loads, v, s);
+    }
     switch (outcome) {
     case LOAD_KEYS_DROPPED:
         j->keys_dropped++;
@@ -236,7 +264,7 @@ static void put_sample(struct load_job *j, struct loads *loads, uint32_t i)
     }
 }
 
-static void count_all(struct load_job *j, const struct dir_node *n)
+static void count_all(struct load_job *j, const struct dir_view *v, const struct dir_node *n)
 {
     struct loads *loads = control_loads(j->job.api->control);
     struct loads_node report = j->batch.node;
@@ -252,7 +280,7 @@ static void count_all(struct load_job *j, const struct dir_node *n)
     }
     for (uint32_t i = 0; i < j->batch.count; i++) {
         if (j->samples[i].epoch != 0) {
-            put_sample(j, loads, i);
+            put_sample(j, loads, v, i);
         }
     }
 }
@@ -275,7 +303,7 @@ static void load_work(struct job *job)
         code = bind_all(j, v, n, &job->err);
     }
     if (code == ERR_OK) {
-        count_all(j, n);
+        count_all(j, v, n);
     }
     view_unpin(v);
     buf_printf(&job->out,

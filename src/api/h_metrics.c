@@ -34,7 +34,22 @@ static uint64_t needing_attention(const struct dir_view *v)
     return n;
 }
 
-static void put_directory(struct buf *b, const struct dir_view *v)
+/* How long the one that has been in its stage for the longest has been there, of those that have
+ * not ended. */
+static uint64_t oldest_stage_ms(const struct dir_view *v, uint64_t now_ms)
+{
+    const struct dir_operation *o;
+    struct ptree_iter it;
+    uint64_t since = now_ms;
+    ptree_seek(&v->operations, slice_of(NULL, 0), &it);
+    for (; (o = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
+        bool is_open = o->state == DIR_OPERATION_QUEUED || o->state == DIR_OPERATION_RUNNING;
+        since = is_open && o->stage_since_ms < since ? o->stage_since_ms : since;
+    }
+    return now_ms - since;
+}
+
+static void put_directory(struct buf *b, const struct dir_view *v, uint64_t now_ms)
 {
     put(b, "cadastre_directory_revision", "gauge", "Newest revision applied here.", v->revision);
     put(b, "cadastre_directory_compacted_revision", "gauge",
@@ -49,6 +64,9 @@ static void put_directory(struct buf *b, const struct dir_view *v)
         v->queued.count);
     put(b, "cadastre_directory_operations_attention", "gauge",
         "Operations that a person should look at.", needing_attention(v));
+    put_seconds(b, "cadastre_directory_operations_oldest_stage_seconds",
+                "How long one that has not ended has been in its stage, at most.",
+                oldest_stage_ms(v, now_ms));
     put(b, "cadastre_raft_applied_index", "gauge", "Last log entry applied.", v->applied_index);
 }
 
@@ -106,6 +124,25 @@ static void put_recovery(struct buf *b, const struct control_recovery *r, uint64
         "Operations proposed unasked, since the start.", r->proposed);
 }
 
+static void put_loads(struct buf *b, struct loads *loads)
+{
+    struct loads_pulls pulls = loads_pulls(loads);
+    uint64_t now = clock_mono_ms();
+    put(b, "cadastre_load_copies", "gauge", "Copies whose load was heard of.", loads_count(loads));
+    put(b, "cadastre_heatmap_bytes", "gauge", "Memory of the heat map.",
+        heats_bytes(loads_heats(loads)));
+    put(b, "cadastre_load_summary_pulls_total", "counter",
+        "Summaries of loads taken over from the leader.", pulls.done);
+    put(b, "cadastre_load_summary_failures_total", "counter", "Summaries that did not come whole.",
+        pulls.failed);
+    put(b, "cadastre_load_summary_bytes_total", "counter", "Bytes of summaries.", pulls.bytes);
+    put(b, "cadastre_load_summary_copies", "gauge", "Copies in the last whole one.", pulls.records);
+    if (pulls.last_ms != 0) {
+        put_seconds(b, "cadastre_load_summary_age_seconds", "Since the last whole one.",
+                    now > pulls.last_ms ? now - pulls.last_ms : 0);
+    }
+}
+
 static void put_store(struct buf *b, struct store *store, const struct control_status *s)
 {
     put(b, "cadastre_store_lag_commands", "gauge", "Applied and not yet stored.", s->store_lag);
@@ -160,11 +197,12 @@ void h_metrics(struct exchange *x)
     struct http_stats stats;
     control_status(api->control, &status);
     http_server_stats(exchange_server(x), &stats);
-    put_directory(out, view_enter(api_slot(x)));
+    put_directory(out, view_enter(api_slot(x)), clock_wall_ms());
     view_leave();
     put_raft(out, &status);
     put_control(out, &status);
     put_recovery(out, &status.recovery, clock_wall_ms());
+    put_loads(out, control_loads(api->control));
     put_store(out, control_store(api->control), &status);
     put_http(out, &stats);
     put_process(out, api, control_staleness_ms(api->control));

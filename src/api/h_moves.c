@@ -75,6 +75,7 @@ static void start(struct exchange *x, struct mutation *m, const struct wanted *w
     s->range_start = bytes_lent(w->start);
     s->range_end_open = w->end_open;
     s->range_end = bytes_lent(w->end);
+    loads_fill_start(control_loads(exchange_api(x)->control), s);
     m->command.body_case = CADASTRE__COMMAND__BODY_OPERATION_START;
     m->command.operation_start = s;
     mutation_submit(x, m);

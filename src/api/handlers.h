@@ -256,7 +256,8 @@ enum listing_of {
     LIST_WATCHERS,
     LIST_AUDIT,
     LIST_DIFF,
-    LIST_REPLICATION
+    LIST_REPLICATION,
+    LIST_PROPOSALS
 };
 
 /* One page of a list. */
@@ -283,6 +284,9 @@ bool listing_begin(struct exchange *x,
                    struct listing *ret);
 /* Writes ,"next":"…" for a page that goes on at `position`, and keeps the view for it. */
 void listing_next(struct exchange *x, struct listing *l, struct slice position);
+/* job_reply() of a listing: the job has written an object but for its end, and the next page begins
+ * at `next` (empty: there is none). */
+void job_reply_page(struct exchange *x, struct job *job, struct listing *l, struct slice next);
 void listing_end(struct listing *l);
 /* A number in the position (ptree_u64_key), 0 when there is none. */
 uint64_t listing_u64(const struct listing *l, size_t offset);

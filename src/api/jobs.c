@@ -177,3 +177,18 @@ void job_reply(struct exchange *x, struct job *job)
         reply_read(x, job->revision);
     }
 }
+
+void job_reply_page(struct exchange *x, struct job *job, struct listing *l, struct slice next)
+{
+    struct buf *out = exchange_out(x);
+    if (job->err.code != ERR_OK) {
+        job_reply(x, job);
+        return;
+    }
+    buf_put(out, job->out.data, job->out.len);
+    if (next.len > 0) {
+        listing_next(x, l, next);
+    }
+    buf_put_u8(out, '}');
+    reply_read(x, job->revision);
+}

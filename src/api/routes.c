@@ -11,6 +11,8 @@ PARAMS(changes_params, "since", "wait_ms", "limit", "start", "end", "partition",
 PARAMS(watch_params, "since", "start", "end", "partition", "generation");
 PARAMS(diff_params, "from", "to", "limit", "cursor");
 PARAMS(operations_params, "state", "keyspace", "node", "kind", "limit", "cursor");
+PARAMS(explain_params, "keyspace", "partition", "to");
+PARAMS(proposals_params, "state", "keyspace", "limit", "cursor");
 PARAMS(replication_params, "keyspace", "limit", "cursor");
 PARAMS(watchers_params, "behind", "limit", "cursor");
 PARAMS(confirm_params, "confirm");
@@ -18,11 +20,14 @@ PARAMS(force_params, "force");
 PARAMS(session_params, "session");
 PARAMS(tasks_params, "session", "since", "wait_ms");
 PARAMS(skew_params, "keyspace");
+PARAMS(heatmap_params, "keyspace", "resource", "from", "to");
+PARAMS(summary_params, "page");
 PARAMS(health_params, "verbose");
 
 #define KEYSPACE  "/v1/keyspaces/{keyspace}"
 #define PARTITION KEYSPACE "/partitions/{partition}"
 #define OPERATION "/v1/operations/{operation}"
+#define PROPOSAL  "/v1/balancer/proposals/{proposal}"
 #define NODE      "/v1/nodes/{node}"
 #define SERVER    "/v1/cluster/servers/{server}"
 
@@ -94,7 +99,16 @@ static const struct api_route routes[] = {
 
     {API_GET, "/v1/balancer", h_balancer_get, NULL, READS},
     {API_PATCH, "/v1/balancer", h_balancer_patch, NULL, PATCHES},
+    {API_GET, "/v1/balancer/explain", h_balancer_explain, explain_params, 0},
+    {API_GET, "/v1/balancer/proposals", h_proposals_list, proposals_params, READS},
+    {API_GET, PROPOSAL, h_proposal_get, NULL, READS},
+    {API_POST, PROPOSAL "/approve", h_proposal_approve, NULL, MUTATES},
+    {API_POST, PROPOSAL "/reject", h_proposal_reject, NULL, MUTATES},
+    {API_POST, "/v1/balancer/pause", h_balancer_pause, NULL, MUTATES_BY},
+    {API_POST, "/v1/balancer/resume", h_balancer_resume, NULL, MUTATES},
     {API_GET, "/v1/skew", h_skew, skew_params, 0},
+    {API_GET, "/v1/heatmap", h_heatmap, heatmap_params, 0},
+    {API_GET, "/v1/load/summary", h_load_summary, summary_params, 0},
 
     {API_GET, "/v1/commands/{key}", h_command_get, NULL, READS},
     {API_GET, "/v1/audit", h_audit, page_params, READS},

@@ -495,6 +495,7 @@ static void put_findings(struct buf *b, const struct skew_view *s)
         buf_put_u8(b, ']');
     }
     buf_printf(b, ",\"left_out\":%" PRIu32, left_out);
+    skew_put_cause(b, s, all, count);
     mem_free(all);
 }
 

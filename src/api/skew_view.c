@@ -123,14 +123,13 @@ static void take_load(void *arg, const struct load_entry *e)
     }
 }
 
-/* The prefix up to the first '/', if all of the partition lies in it; empty otherwise. */
-static struct slice prefix_of(const struct dir_partition *p)
+struct slice skew_prefix(struct slice start, const struct slice *open_end)
 {
-    struct slice start = dir_partition_start(p), end = dir_partition_end(p);
     const uint8_t *slash = start.len > 0 ? memchr(start.data, '/', start.len) : NULL;
-    if (slash == NULL || p->end_open) {
+    if (slash == NULL || open_end == NULL) {
         return slice_of(NULL, 0);
     }
+    struct slice end = *open_end;
     struct slice prefix = slice_of(start.data, (size_t)(slash - start.data) + 1);
     bool same = end.len >= prefix.len && memcmp(end.data, prefix.data, prefix.len) == 0;
     /* Or it ends just where the prefix does: '0' follows '/'. */
@@ -142,7 +141,8 @@ static struct slice prefix_of(const struct dir_partition *p)
 /* Partitions come in key order: those of a prefix follow each other. */
 static uint32_t group_of(struct skew_view *s, const struct dir_partition *p)
 {
-    struct slice prefix = prefix_of(p);
+    struct slice end = dir_partition_end(p);
+    struct slice prefix = skew_prefix(dir_partition_start(p), p->end_open ? NULL : &end);
     uint32_t last = s->group_count - 1;
     if (prefix.len == 0) {
         return SKEW_NONE;

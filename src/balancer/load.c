@@ -394,3 +394,37 @@ void load_inherit(struct load *l,
     e->covered_ms =
         !second || parent->covered_ms < e->covered_ms ? parent->covered_ms : e->covered_ms;
 }
+
+/* --- from another server --- */
+
+/* `e` has the sketch from now on, if there is room for it. */
+static void replace_sketch(struct load *l, struct load_entry *e, struct sketch *sketch)
+{
+    if (e->sketch != NULL) {
+        l->sketch_bytes -= sketch_bytes(e->sketch);
+        sketch_free(e->sketch);
+        e->sketch = NULL;
+    }
+    if (sketch != NULL && l->sketch_bytes + sketch_bytes(sketch) > l->sketch_max) {
+        sketch_free(sketch);
+        sketch = NULL;
+    }
+    if (sketch != NULL) {
+        l->sketch_bytes += sketch_bytes(sketch);
+        e->sketch = sketch;
+    }
+}
+
+bool load_restore(struct load *l, const struct load_entry *from)
+{
+    struct load_entry *e = find_or_add(l, from->partition, from->node);
+    if (e == NULL || e->epoch > from->epoch || (e->has != 0 && e->last_ms >= from->last_ms)) {
+        sketch_free(from->sketch);
+        return false;
+    }
+    struct sketch *had = e->sketch;
+    *e = *from;
+    e->sketch = had;
+    replace_sketch(l, e, from->sketch);
+    return true;
+}

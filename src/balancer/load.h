@@ -130,6 +130,16 @@ void load_inherit(struct load *l,
                   const struct load_entry *parent,
                   uint32_t share_ppm,
                   uint64_t now_ms);
+/* What another server heard of a copy, as a record of some 80 bytes: of rates the two-minute mean,
+ * of sizes the last one, of bytes their growth too, a digest of the key samples, and how old it is.
+ * `now_ms` is the clock of whoever writes or reads. */
+void load_put_record(struct buf *b, const struct load_entry *e, uint64_t now_ms);
+/* Reads one; `ret->sketch` is the caller's, or NULL. False, and no sketch, when it can't be read or
+ * is none that load_put_record() writes. */
+bool load_take_record(struct wire_reader *r, uint64_t now_ms, struct load_entry *ret);
+/* Takes the place of what is known of the copy, unless that is newer or there is no room: then
+ * false. Takes over from->sketch. */
+bool load_restore(struct load *l, const struct load_entry *from);
 /* Forgets all copies of a partition; or the one of a node. */
 void load_drop(struct load *l, uint64_t partition);
 void load_drop_copy(struct load *l, uint64_t partition, uint64_t node);

@@ -442,3 +442,147 @@ enum sketch_frontier sketch_frontier(const struct sketch *s)
     }
     return s->falling >= SKETCH_FRONTIER_WINDOWS ? SKETCH_FALLING : SKETCH_STILL;
 }
+
+/* --- digests --- */
+
+enum { DIGEST_KEY_MAX = 1032 };
+
+/* Slots in key order, equal ones beside each other. */
+struct part {
+    struct slice key, end; /* end.data NULL: a single key */
+    uint16_t slots;
+};
+
+static int part_order(const void *a, const void *b)
+{
+    const struct part *x = a, *y = b;
+    int order = slice_cmp(x->key, y->key);
+    return order != 0 ? order : slice_cmp(x->end, y->end);
+}
+
+static unsigned take_parts(const struct sketch *s, struct part parts[SKETCH_SLOTS])
+{
+    unsigned n = 0, distinct = 0;
+    for (int i = 0; i < SKETCH_SLOTS; i++) {
+        uint16_t key = s->slots[i].key, end = s->slots[i].end;
+        if (key != NONE) {
+            parts[n++] = (struct part){key_slice(s, key),
+                                       end != NONE ? key_slice(s, end) : slice_of(NULL, 0), 1};
+        }
+    }
+    qsort(parts, n, sizeof parts[0], part_order);
+    for (unsigned i = 0; i < n; i++) {
+        if (distinct > 0 && part_order(&parts[distinct - 1], &parts[i]) == 0) {
+            parts[distinct - 1].slots++;
+        } else {
+            parts[distinct++] = parts[i];
+        }
+    }
+    return distinct;
+}
+
+/* The largest part stays by itself; of the others, runs of about equal weight become one each, in
+ * the place of the run's first. */
+static unsigned fold_parts(struct part *parts, unsigned n)
+{
+    unsigned top = 0, out = 0, rest = 0, taken = 0;
+    for (unsigned i = 0; i < n; i++) {
+        top = parts[i].slots > parts[top].slots ? i : top;
+        rest += parts[i].slots;
+    }
+    rest -= parts[top].slots;
+    if (n <= SKETCH_PARTS_MAX) {
+        return n;
+    }
+    unsigned runs = SKETCH_PARTS_MAX - 3, last = UINT32_MAX; /* the top one cuts one run in two */
+    for (unsigned i = 0; i < n; i++) {
+        struct part p = parts[i];
+        unsigned run = i == top ? UINT32_MAX - 1 : taken * runs / rest;
+        if (out > 0 && run == last) {
+            parts[out - 1].slots = (uint16_t)(parts[out - 1].slots + p.slots);
+        } else {
+            parts[out++] = p;
+        }
+        last = run;
+        taken += i == top ? 0 : p.slots;
+    }
+    return out;
+}
+
+void sketch_put_digest(const struct sketch *s, struct buf *b)
+{
+    struct part parts[SKETCH_SLOTS];
+    unsigned n = fold_parts(parts, take_parts(s, parts));
+    wire_put_u64(b, s->weight);
+    buf_put_u8(b, s->rising);
+    buf_put_u8(b, s->falling);
+    buf_put_u8(b, (uint8_t)n);
+    for (unsigned i = 0; i < n; i++) {
+        wire_put_u16(b, parts[i].slots);
+        wire_put_bytes(b, parts[i].key);
+        buf_put_u8(b, parts[i].end.data != NULL);
+        if (parts[i].end.data != NULL) {
+            wire_put_bytes(b, parts[i].end);
+        }
+    }
+}
+
+/* Slots [from, from + count) name it. */
+static void name_slots(struct sketch *s, uint16_t key, uint16_t end, unsigned from, unsigned count)
+{
+    for (unsigned i = from; i < from + count && key != NONE; i++) {
+        s->slots[i].key = key;
+        s->slots[i].end = end;
+        s->keys[key].refs++;
+        if (end != NONE) {
+            s->keys[end].refs++;
+        }
+    }
+}
+
+/* One part, whose slots follow the `told` ones. */
+static void take_part(struct sketch *s, struct wire_reader *r, unsigned *told, unsigned *filled)
+{
+    unsigned count = wire_u16(r);
+    struct slice key = wire_bytes(r, DIGEST_KEY_MAX, "a key of a sketch"), end = {0};
+    bool range = wire_bool(r);
+    if (range) {
+        end = wire_bytes(r, DIGEST_KEY_MAX, "the end of a range of keys");
+    }
+    if (count == 0 || count > SKETCH_SLOTS - *told) {
+        wire_fail(r, "slots of a sketch");
+    }
+    if (r->wrong != NULL) {
+        return;
+    }
+    uint16_t k = hold_key(s, key, SIZE_MAX), e = range ? hold_key(s, end, SIZE_MAX) : NONE;
+    *told += count;
+    if (k != NONE && (e != NONE || !range)) { /* else there is no room for such long keys */
+        name_slots(s, k, e, *filled, count);
+        *filled += count;
+    }
+    let_go(s, k);
+    let_go(s, e);
+}
+
+struct sketch *sketch_take_digest(struct wire_reader *r, uint64_t seed, uint64_t now_ms)
+{
+    struct sketch *s = sketch_new(seed, now_ms);
+    unsigned told = 0, filled = 0;
+    s->weight = wire_u64(r);
+    s->rising = wire_u8(r);
+    s->falling = wire_u8(r);
+    unsigned n = wire_enum(r, 0, SKETCH_PARTS_MAX, "parts of a sketch");
+    for (unsigned i = 0; i < n && r->wrong == NULL; i++) {
+        take_part(s, r, &told, &filled);
+    }
+    if ((told != 0 && told != SKETCH_SLOTS) || s->weight > UINT64_MAX / 4) {
+        wire_fail(r, "slots of a sketch"); /* a reservoir is full or empty */
+    }
+    if (r->wrong != NULL || filled == 0) {
+        sketch_free(s);
+        return NULL;
+    }
+    name_slots(s, s->slots[0].key, s->slots[0].end, filled, SKETCH_SLOTS - filled);
+    return s;
+}

@@ -9,7 +9,7 @@
 #ifndef BALANCER_SKETCH_H
 #define BALANCER_SKETCH_H
 
-#include "base/buf.h"
+#include "base/wire.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -69,6 +69,13 @@ struct sketch_split {
 };
 /* The best key to split a partition at that begins at `start` (which itself is no split key). */
 struct sketch_split sketch_split(const struct sketch *s, struct slice start);
+
+/* A digest for another server: the top key, and what lies around it, in SKETCH_PARTS_MAX parts at
+ * most; so the other one knows shares to within some percent. */
+enum { SKETCH_PARTS_MAX = 16 };
+void sketch_put_digest(const struct sketch *s, struct buf *b);
+/* A sketch that goes on from it; NULL when it is empty, or can't be read (the reader is wrong). */
+struct sketch *sketch_take_digest(struct wire_reader *r, uint64_t seed, uint64_t now_ms);
 
 enum sketch_frontier { SKETCH_STILL, SKETCH_RISING, SKETCH_FALLING };
 /* Whether the load has run ahead of its own edge for SKETCH_FRONTIER_WINDOWS windows in a row: most

@@ -22,6 +22,7 @@
     X(NODE_NOT_FOUND, "node_not_found", 404, 3, "There is no such node")                           \
     X(SERVER_NOT_FOUND, "server_not_found", 404, 3, "There is no such server")                     \
     X(OPERATION_NOT_FOUND, "operation_not_found", 404, 3, "There is no such operation")            \
+    X(PROPOSAL_NOT_FOUND, "proposal_not_found", 404, 3, "There is no such proposal")               \
     X(COMMAND_NOT_FOUND, "command_not_found", 404, 3, "No command with this key was applied")      \
     X(METHOD_NOT_ALLOWED, "method_not_allowed", 405, 2, "The method is not allowed here")          \
     X(KEYSPACE_EXISTS, "keyspace_exists", 409, 4, "A keyspace of this name exists")                \
@@ -38,6 +39,7 @@
     X(STALE_REPORT, "stale_report", 409, 4, "The report is not of the present attempt")            \
     X(PAST_CUTOVER, "past_cutover", 409, 4, "The destination has the authority already")           \
     X(SOURCE_LAPSED, "source_lapsed", 409, 4, "Only the destination can go on")                    \
+    X(PROPOSAL_SETTLED, "proposal_settled", 409, 4, "The proposal does not wait any more")         \
     X(NODE_IN_USE, "node_in_use", 409, 4, "The node holds partitions")                             \
     X(NO_DESTINATION, "no_destination", 409, 4, "No node may take the partition")                  \
     X(PLACEMENT_VIOLATED, "placement_violated", 409, 4, "The placement rules forbid this")         \

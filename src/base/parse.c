@@ -210,3 +210,68 @@ bool parse_is_utf8(struct slice text)
     }
     return true;
 }
+
+/* --- times --- */
+
+/* `n` digits; returns what follows, or NULL. */
+static const char *digits(const char *text, unsigned n, unsigned *ret)
+{
+    *ret = 0;
+    for (unsigned i = 0; text != NULL && i < n; i++) {
+        if (text[i] < '0' || text[i] > '9') {
+            return NULL;
+        }
+        *ret = 10 * *ret + (unsigned)(text[i] - '0');
+    }
+    return text != NULL ? text + n : NULL;
+}
+
+static const char *skip(const char *text, char c)
+{
+    return text != NULL && *text == c ? text + 1 : NULL;
+}
+
+static unsigned days_of_month(unsigned year, unsigned month)
+{
+    static const uint8_t days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    bool leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    return days[month - 1] + (month == 2 && leap ? 1U : 0U);
+}
+
+/* ".1" is 100 ms. */
+static const char *decimals(const char *text, unsigned *ret_ms)
+{
+    unsigned scale = 100;
+    *ret_ms = 0;
+    if (text == NULL || *text != '.') {
+        return text;
+    }
+    for (text++; *text >= '0' && *text <= '9' && scale > 0; text++, scale /= 10) {
+        *ret_ms += scale * (unsigned)(*text - '0');
+    }
+    return scale == 100 ? NULL : text;
+}
+
+bool parse_rfc3339(const char *text, uint64_t *ret_wall_ms)
+{
+    unsigned year, month, day, hour, minute, second, ms;
+    const char *at = skip(digits(text, 4, &year), '-');
+    at = skip(digits(at, 2, &month), '-');
+    at = skip(digits(at, 2, &day), 'T');
+    at = skip(digits(at, 2, &hour), ':');
+    at = skip(digits(at, 2, &minute), ':');
+    at = skip(decimals(digits(at, 2, &second), &ms), 'Z');
+    if (at == NULL || *at != '\0' || year < 1970 || month < 1 || month > 12 || day < 1 ||
+        day > days_of_month(year, month) || hour > 23 || minute > 59 || second > 59) {
+        return false;
+    }
+    uint64_t days = day - 1;
+    for (unsigned y = 1970; y < year; y++) {
+        days += 337 + days_of_month(y, 2);
+    }
+    for (unsigned m = 1; m < month; m++) {
+        days += days_of_month(year, m);
+    }
+    *ret_wall_ms = (((days * 24 + hour) * 60 + minute) * 60 + second) * 1000 + ms;
+    return true;
+}

@@ -27,6 +27,9 @@ bool parse_rate_bytes(const char *text, uint64_t *ret_bytes_per_s);
 /* "10%", "12.5%", to four decimals, at most `max_ppm`; in millionths: 10% is 100000. */
 bool parse_percent_ppm(const char *text, uint32_t max_ppm, uint32_t *ret_ppm);
 
+/* "2026-11-30T11:52:02.123Z": UTC alone, with up to three decimals; not before 1970. */
+bool parse_rfc3339(const char *text, uint64_t *ret_wall_ms);
+
 /* "host:port", "[v6]:port", ":port" is refused. `ret_host` holds `host_size` bytes, without
  * brackets. */
 bool parse_host_port(const char *text, char *ret_host, size_t host_size, uint16_t *ret_port);

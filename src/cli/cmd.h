@@ -17,7 +17,9 @@ extern const struct cli_command node_commands[];
 extern const struct cli_command operation_commands[];
 extern const struct cli_command replication_commands[];
 extern const struct cli_command balancer_commands[];
+extern const struct cli_command proposal_commands[];
 extern const struct cli_command skew_commands[];
+extern const struct cli_command heatmap_commands[];
 extern const struct cli_command server_commands[];
 extern const struct cli_command watchers_commands[];
 extern const struct cli_command command_commands[];
@@ -26,6 +28,7 @@ extern const struct cli_command backup_commands[];
 extern const struct cli_command status_commands[];
 extern const struct cli_command doctor_commands[];
 extern const struct cli_command plan_commands[];
+extern const struct cli_command simulate_commands[];
 extern const struct cli_command completion_commands[];
 
 extern const struct out_view cmd_operation_view; /* cmd_operation.c */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* balancer: the budgets of movement. */
+/* balancer: its settings, its pause, and the budgets of movement. */
 #include "cli/cmd.h"
 
 #include "base/parse.h"
@@ -135,6 +135,148 @@ static int usage_run(struct cli *c)
     return cmd_finish_rows(c, code, answer, "usage", &usage_view);
 }
 
+/* --- settings --- */
+
+static const struct out_column balancer_columns[] = {{"MODE", "mode", NULL},
+                                                     {"IDLE", "idle.code", NULL},
+                                                     {"WHY", "idle.detail", NULL},
+                                                     {"PAUSED_BY", "pause.by", NULL},
+                                                     {"UNTIL", "pause.until", NULL},
+                                                     {"CLASSES", "classes", out_put_pairs},
+                                                     {"GUARDRAILS", "guardrails", out_put_pairs},
+                                                     {NULL, NULL, NULL}};
+static const struct out_view balancer_view = {"mode", balancer_columns};
+
+static int show_run(struct cli *c)
+{
+    struct target t;
+    target_init(&t, "/v1/balancer");
+    target_read_flags(&t, c);
+    return cli_show(c, &t, &balancer_view);
+}
+
+/* "true", "12", "default" or a word. */
+static json_t *value_of(const char *text)
+{
+    uint64_t number;
+    if (strcmp(text, "default") == 0) {
+        return json_null();
+    }
+    if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0) {
+        return json_boolean(text[0] == 't');
+    }
+    return parse_count(text, &number) ? json_integer((json_int_t)number) : json_string(text);
+}
+
+/* "mode=auto", "thresholds.high_ppm=120000": false after a message. */
+static bool add_setting(json_t *body, const char *setting)
+{
+    const char *equals = strchr(setting, '='), *dot = strchr(setting, '.');
+    char group[64], name[64];
+    size_t skip = dot != NULL && equals != NULL && dot < equals ? (size_t)(dot - setting) + 1 : 0;
+    size_t len = equals != NULL ? (size_t)(equals - setting) - skip : 0;
+    if (len == 0 || len >= sizeof name || skip > sizeof group) {
+        (void)cli_fail(EXIT_USAGE, "'%.80s' is not of the form mode=auto or classes.merge=false",
+                       setting);
+        return false;
+    }
+    memcpy(name, setting + skip, len);
+    name[len] = '\0';
+    json_t *into = json_incref(body);
+    if (skip > 0) {
+        memcpy(group, setting, skip - 1);
+        group[skip - 1] = '\0';
+        json_decref(into);
+        into = json_incref(json_object_get(body, group));
+        if (into == NULL) {
+            into = json_object();
+            (void)json_object_set(body, group, into);
+        }
+    }
+    bool ok = json_object_set_new(into, name, value_of(equals + 1)) == 0;
+    json_decref(into);
+    if (!ok) {
+        (void)cli_fail(EXIT_USAGE, "'%.80s' can't be sent", setting);
+    }
+    return ok;
+}
+
+static int set_run(struct cli *c)
+{
+    struct target t;
+    json_t *body = json_object(), *answer;
+    for (unsigned i = 0; i < c->args->operand_count; i++) {
+        if (!add_setting(body, c->args->operands[i])) {
+            json_decref(body);
+            return EXIT_USAGE;
+        }
+    }
+    body_number(body, c, "expect_revision");
+    target_init(&t, "/v1/balancer");
+    int code = cli_write(c, "PATCH", &t, body, &answer);
+    return cmd_finish(c, code, answer, &out_revision_view);
+}
+
+static int post(struct cli *c, const char *verb, json_t *body)
+{
+    struct target t;
+    json_t *answer;
+    body_number(body, c, "expect_revision");
+    target_init(&t, "/v1/balancer");
+    target_segment(&t, verb);
+    int code = cli_write(c, "POST", &t, body, &answer);
+    return cmd_finish(c, code, answer, &out_revision_view);
+}
+
+static int pause_run(struct cli *c)
+{
+    json_t *body = json_object();
+    uint64_t for_ms = args_number(c->args, "for", 0);
+    body_text(body, c, "reason");
+    if (for_ms > 0) {
+        (void)json_object_set_new(body, "for_ms", json_integer((json_int_t)for_ms));
+    }
+    return post(c, "pause", body);
+}
+
+static int resume_run(struct cli *c)
+{
+    return post(c, "resume", json_object());
+}
+
+static const struct out_column explain_columns[] = {
+    {"PARTITION", "partition", NULL},  {"NODE", "node", NULL},
+    {"LEVEL_PPM", "level_ppm", NULL},  {"ROUND", "round.code", NULL},
+    {"NODE_IS", "source.code", NULL},  {"MOVE", "move.code", NULL},
+    {"SPLIT", "split.code", NULL},     {"MERGE", "merge.code", NULL},
+    {"TO", "to.node", NULL},           {"THERE", "to.code", NULL},
+    {"PLANNED", "planned.kind", NULL}, {NULL, NULL, NULL}};
+static const struct out_view explain_view = {"partition", explain_columns};
+
+static int explain_run(struct cli *c)
+{
+    struct target t;
+    uint64_t partition;
+    if (!cli_operand_u64(c, 1, "PARTITION", &partition)) {
+        return EXIT_USAGE;
+    }
+    target_init(&t, "/v1/balancer/explain");
+    target_query(&t, "keyspace", c->args->operands[0]);
+    target_query_u64(&t, "partition", partition);
+    target_flag(&t, c, "to");
+    return cli_show(c, &t, &explain_view);
+}
+
+static const struct cli_flag explain_flags[] = {
+    {"to", "NODE", "Why not to this node", ARGS_TEXT, 0, false, false},
+    CLI_FLAGS_END};
+static const struct cli_flag set_flags[] = {CLI_FLAG_EXPECT_REVISION, CLI_FLAGS_END};
+static const struct cli_flag pause_flags[] = {
+    {"reason", "TEXT", "Why, for everybody who asks", ARGS_TEXT, 0, true, false},
+    {"for", "DURATION", "For so long (until it is resumed)", ARGS_DURATION, 0, false, false},
+    CLI_FLAG_EXPECT_REVISION,
+    CLI_FLAGS_END};
+
 static const struct cli_flag budgets_flags[] = {
     {"moves", "N|default", "So many at a time", ARGS_TEXT, 0, false, false},
     {"bytes-per-s", "RATE|default", "So much of it, such as 96MiB/s", ARGS_TEXT, 0, false, false},
@@ -145,6 +287,17 @@ static const struct cli_flag budgets_flags[] = {
     CLI_FLAGS_END};
 
 const struct cli_command balancer_commands[] = {
+    {"show", "", "Show the mode, why nothing is begun, and what is set", "cadastre balancer show\n",
+     NULL, show_run},
+    {"set", "SETTING=VALUE...", "Change settings; default is a value of each",
+     "cadastre balancer set mode=auto classes.merge=false\n"
+     "cadastre balancer set thresholds.high_ppm=150000 guardrails.queue_ms_p99=default\n",
+     set_flags, set_run},
+    {"explain", "KEYSPACE PARTITION", "Why a partition is or is not moved, split or merged",
+     "cadastre balancer explain orders 17 --to n3\n", explain_flags, explain_run},
+    {"pause", "", "Begin nothing routine", "cadastre balancer pause --reason migration --for 2h\n",
+     pause_flags, pause_run},
+    {"resume", "", "End the pause", "cadastre balancer resume\n", set_flags, resume_run},
     {"budgets", "[BUDGET]", "Show the limits of movement, or set some",
      "cadastre balancer budgets\n"
      "cadastre balancer budgets source --moves 4 --bytes-per-s 200MiB/s\n"

@@ -74,6 +74,29 @@ static void print_findings(struct cli *c, const json_t *answer)
     json_decref(rows);
 }
 
+/* The one sentence that it comes down to. */
+static void print_cause(struct cli *c, const json_t *answer)
+{
+    const json_t *cause = json_object_get(answer, "cause");
+    const char *what[] = {"tenant", "from", "node"};
+    if (cause == NULL) {
+        return;
+    }
+    struct buf line;
+    buf_init(&line, OUT_CELL_MAX);
+    out_put_json(&line, json_object_get(cause, "kind"));
+    for (size_t i = 0; i < sizeof what / sizeof what[0]; i++) {
+        if (json_object_get(cause, what[i]) != NULL) {
+            buf_put_u8(&line, ' ');
+            out_put_json(&line, json_object_get(cause, what[i]));
+        }
+    }
+    buf_put_str(&line, ": ");
+    out_put_json(&line, json_object_get(cause, "why"));
+    (void)fprintf(c->out.file, "\ncause: %.*s\n", (int)line.len, (const char *)line.data);
+    buf_close(&line);
+}
+
 static int run(struct cli *c)
 {
     struct target t;
@@ -93,6 +116,9 @@ static int run(struct cli *c)
             print_resources(c, answer);
         }
         print_findings(c, answer);
+        if (c->out.format == OUT_TABLE) {
+            print_cause(c, answer);
+        }
     }
     json_decref(answer);
     return code;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/cli.h"
+#include "cli/cmd.h"
 #include "cli/help.h"
 
 #include "base/mem.h"
@@ -62,6 +62,9 @@ static int run(const struct args *a)
                     .quiet = args_has(a, "quiet"),
                     .yes = args_has(a, "yes")};
     set_output(&c);
+    if (c.out.format == OUT_SVG && a->command != &simulate_commands[0]) {
+        return cli_fail(EXIT_USAGE, "only simulate prints svg");
+    }
     const char *key = args_get(a, "idempotency-key");
     if (key != NULL && !is_key(key)) {
         return cli_fail(EXIT_USAGE, "--idempotency-key takes 1 to 128 visible ASCII characters");

@@ -10,7 +10,7 @@ enum { GAP = 2, REAL_DIGITS = 15 };
 
 bool out_format_parse(const char *text, enum out_format *ret_format)
 {
-    static const char *const names[] = {"table", "json", "jsonl", "name"};
+    static const char *const names[] = {"table", "json", "jsonl", "name", "svg"};
     for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (strcmp(text, names[i]) == 0) {
             *ret_format = (enum out_format)i;

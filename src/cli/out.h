@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-enum out_format { OUT_TABLE, OUT_JSON, OUT_JSONL, OUT_NAME };
+enum out_format { OUT_TABLE, OUT_JSON, OUT_JSONL, OUT_NAME, OUT_SVG };
 
 enum { OUT_COLUMNS_MAX = 12, OUT_CELL_MAX = 4096 };
 

@@ -35,6 +35,7 @@ static void *machine_apply(void *ctx, uint64_t index, const uint8_t *bytes, size
         loads_on_rows(c->loads, effects, clock_mono_ms());
         if (c->active) {
             heartbeat_on_rows(c, effects);
+            balancer_on_rows(c, effects);
         }
         store_push(c->parts.store, effects);
     }
@@ -186,6 +187,9 @@ static void machine_leadership(void *ctx, bool active, uint64_t term)
     c->anchor_time_ms = wall > known ? wall : known;
     c->anchor_mono_ms = clock_mono_ms();
     c->check_ms = c->last_command_ms = c->anchor_mono_ms;
+    if (active) {
+        balancer_on_active(c); /* it counts in log time */
+    }
     if (c->replica != NULL) {
         replica_post(c->replica, leadership_changed, c);
     }
@@ -262,6 +266,7 @@ static void on_sample(uv_timer_t *timer)
     heartbeat_on_sample(c);
     operations_on_sample(c);
     recovery_on_sample(c);
+    balancer_on_sample(c);
     duties_on_sample(c);
 }
 
@@ -278,6 +283,7 @@ struct control *control_new(const struct control_parts *parts)
     c->loads = loads_new();
     heartbeat_init(c);
     recovery_init(c);
+    balancer_init(c);
     c->machine = (struct replica_machine){.ctx = c,
                                           .apply = machine_apply,
                                           .drop_result = machine_drop_result,

@@ -9,7 +9,7 @@
 #define CONTROL_CONTROL_H
 
 #include "base/err.h"
-#include "control/loads.h"
+#include "control/fleet.h"
 #include "directory/directory.h"
 #include "directory/store.h"
 #include "raft/replica.h"
@@ -114,6 +114,16 @@ struct control_recovery {
     uint64_t walk_ms;   /* how long the walk took */
     uint64_t proposed;  /* operations proposed since the start */
 };
+
+/* What this leader's rounds go by, copied: for explaining them. Any thread. False: no round has
+ * been planned here. */
+struct control_planning {
+    struct bal_memory *memory;  /* bal_memory_free() */
+    struct fleet_birth *births; /* mem_free() */
+    uint32_t birth_count;
+    uint64_t log_ms; /* log time now */
+};
+bool control_planning(struct control *c, struct control_planning *ret);
 
 /* A copy of what the loop last saw, at most 100 ms old or as of the last publish. Any thread, no
  * wait. */

@@ -41,6 +41,7 @@ enum {
 struct request;
 struct beat;
 struct recovery;
+struct balancer;
 
 struct control {
     struct control_parts parts;
@@ -77,6 +78,7 @@ struct control {
     unsigned timer_proposals;
 
     struct recovery *recovery; /* owns */
+    struct balancer *balancer; /* owns */
 
     _Atomic uint64_t queued; /* requests handed over and not answered */
     _Atomic uint64_t commands, refused, replayed, confirms;
@@ -146,6 +148,13 @@ void recovery_init(struct control *c);
 void recovery_on_active(struct control *c);
 void recovery_on_sample(struct control *c);
 struct control_recovery recovery_last(const struct control *c);
+
+/* --- balancer.c: what evens out the load --- */
+void balancer_init(struct control *c);
+void balancer_on_active(struct control *c);
+/* A command was applied. */
+void balancer_on_rows(struct control *c, const struct dir_effects *effects);
+void balancer_on_sample(struct control *c);
 
 /* --- duties.c: what a leader does unasked --- */
 void duties_after_apply(struct control *c);

@@ -1,75 +1,94 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "control/loads.h"
+#include "control/loads_internal.h"
 
 #include "base/mem.h"
 
-#include <pthread.h>
 #include <string.h>
 
-enum { SHARDS = 64, PPM = 1000000 };
-
-struct shard {
-    pthread_mutex_t lock;
-    struct load *load;
-};
-
-struct loads {
-    struct shard shards[SHARDS];
-    pthread_mutex_t lock;     /* of what follows */
-    struct loads_node *nodes; /* by id; owns */
-    uint64_t count, cap;
-};
+enum { PPM = 1000000 };
 
 struct loads *loads_new(void)
 {
     struct loads *l = mem_zalloc(sizeof *l);
-    for (unsigned i = 0; i < SHARDS; i++) {
+    for (unsigned i = 0; i < LOADS_SHARDS; i++) {
         (void)pthread_mutex_init(&l->shards[i].lock, NULL);
-        l->shards[i].load = load_new(LOAD_ENTRIES_MAX / SHARDS, LOAD_SKETCH_BYTES_MAX / SHARDS);
+        l->shards[i].load =
+            load_new(LOAD_ENTRIES_MAX / LOADS_SHARDS, LOAD_SKETCH_BYTES_MAX / LOADS_SHARDS);
     }
     (void)pthread_mutex_init(&l->lock, NULL);
+    l->heats = heats_new();
     return l;
 }
 
 void loads_free(struct loads *l)
 {
-    for (unsigned i = 0; i < SHARDS; i++) {
+    for (unsigned i = 0; i < LOADS_SHARDS; i++) {
         load_free(l->shards[i].load);
         (void)pthread_mutex_destroy(&l->shards[i].lock);
     }
     (void)pthread_mutex_destroy(&l->lock);
+    heats_free(l->heats);
     mem_free(l->nodes);
     mem_free(l);
 }
 
-static struct load *enter(struct loads *l, uint64_t partition)
+struct heats *loads_heats(struct loads *l)
 {
-    struct shard *s = &l->shards[partition % SHARDS];
-    (void)pthread_mutex_lock(&s->lock);
-    return s->load;
+    return l->heats;
 }
 
-static void leave(struct loads *l, uint64_t partition)
+struct load *loads_enter(struct loads *l, uint64_t partition)
 {
-    (void)pthread_mutex_unlock(&l->shards[partition % SHARDS].lock);
+    (void)pthread_mutex_lock(&l->shards[partition % LOADS_SHARDS].lock);
+    return l->shards[partition % LOADS_SHARDS].load;
+}
+
+void loads_leave(struct loads *l, uint64_t partition)
+{
+    (void)pthread_mutex_unlock(&l->shards[partition % LOADS_SHARDS].lock);
 }
 
 enum load_outcome loads_put(struct loads *l, const struct load_sample *s, uint64_t now_ms)
 {
-    enum load_outcome outcome = load_put(enter(l, s->partition), s, now_ms);
-    leave(l, s->partition);
+    enum load_outcome outcome = load_put(loads_enter(l, s->partition), s, now_ms);
+    loads_leave(l, s->partition);
     return outcome;
 }
 
 bool loads_get(struct loads *l, uint64_t partition, uint64_t node, struct load_entry *ret)
 {
-    const struct load_entry *e = load_get(enter(l, partition), partition, node);
+    const struct load_entry *e = load_get(loads_enter(l, partition), partition, node);
     if (e != NULL) {
         *ret = *e;
         ret->sketch = NULL;
     }
-    leave(l, partition);
+    loads_leave(l, partition);
     return e != NULL;
+}
+
+static uint64_t bounded(uint64_t v)
+{
+    return v < DIR_REVISION_MAX ? v : DIR_REVISION_MAX;
+}
+
+void loads_fill_start(struct loads *l, Cadastre__OperationStart *start)
+{
+    struct load_entry e;
+    if (!loads_get(l, start->partition, 0, &e)) {
+        return;
+    }
+    /* A part of a partition has a part of its size, which nobody has measured. */
+    if (!start->has_size_bytes && !start->has_range && (e.has >> LOAD_SIZE & 1) != 0) {
+        start->has_size_bytes = true;
+        start->size_bytes = bounded(load_value(&e, LOAD_SIZE, LOAD_FAST));
+    }
+    /* It is reserved beside the copy's rate: the leader's own work must not wait for a budget that
+     * its partition's writes fill alone. */
+    bool own = start->class_ >= DIR_CLASS_DRAIN;
+    if (!start->has_live_bytes_per_s && !own && (e.has >> LOAD_WRITE_BYTES & 1) != 0) {
+        start->has_live_bytes_per_s = true;
+        start->live_bytes_per_s = bounded(load_value(&e, LOAD_WRITE_BYTES, LOAD_MEAN) / 1000);
+    }
 }
 
 void loads_look(struct loads *l,
@@ -77,11 +96,11 @@ void loads_look(struct loads *l,
                 void (*fn)(void *arg, const struct load_entry *e),
                 void *arg)
 {
-    const struct load_entry *e = load_get(enter(l, partition), partition, 0);
+    const struct load_entry *e = load_get(loads_enter(l, partition), partition, 0);
     if (e != NULL) {
         fn(arg, e);
     }
-    leave(l, partition);
+    loads_leave(l, partition);
 }
 
 struct visit {
@@ -99,18 +118,18 @@ static bool visit(void *arg, const struct load_entry *e)
 void loads_each(struct loads *l, void (*fn)(void *arg, const struct load_entry *e), void *arg)
 {
     struct visit v = {fn, arg};
-    for (unsigned i = 0; i < SHARDS; i++) {
-        load_each(enter(l, i), visit, &v);
-        leave(l, i);
+    for (unsigned i = 0; i < LOADS_SHARDS; i++) {
+        load_each(loads_enter(l, i), visit, &v);
+        loads_leave(l, i);
     }
 }
 
 uint64_t loads_count(struct loads *l)
 {
     uint64_t n = 0;
-    for (unsigned i = 0; i < SHARDS; i++) {
-        n += load_count(enter(l, i));
-        leave(l, i);
+    for (unsigned i = 0; i < LOADS_SHARDS; i++) {
+        n += load_count(loads_enter(l, i));
+        loads_leave(l, i);
     }
     return n;
 }
@@ -118,7 +137,7 @@ uint64_t loads_count(struct loads *l)
 /* --- nodes --- */
 
 /* Where it is, or belongs. */
-static uint64_t find_node(const struct loads *l, uint64_t node)
+uint64_t loads_find_node(const struct loads *l, uint64_t node)
 {
     uint64_t low = 0, high = l->count;
     while (low < high) {
@@ -132,12 +151,12 @@ static uint64_t find_node(const struct loads *l, uint64_t node)
     return low;
 }
 
-static bool has_node(const struct loads *l, uint64_t at, uint64_t node)
+bool loads_has_node(const struct loads *l, uint64_t at, uint64_t node)
 {
     return at < l->count && l->nodes[at].node == node;
 }
 
-static void insert_node(struct loads *l, uint64_t at)
+void loads_insert_node(struct loads *l, uint64_t at)
 {
     if (l->count == l->cap) {
         l->cap = l->cap == 0 ? 16 : 2 * l->cap;
@@ -147,18 +166,35 @@ static void insert_node(struct loads *l, uint64_t at)
     l->count++;
 }
 
+/* Of a session's batches one has the figures, and not all need have a number. */
+static void keep(struct loads_node *n, const struct loads_node *report, bool known)
+{
+    struct loads_node before = *n;
+    *n = *report;
+    if (!known || before.session != report->session) {
+        return;
+    }
+    n->seq = report->seq != 0 ? report->seq : before.seq;
+    if (report->has == 0) {
+        n->has = before.has;
+        n->at_ms = before.at_ms;
+        n->interval_ms = before.interval_ms;
+        memcpy(n->figure, before.figure, sizeof n->figure);
+    }
+}
+
 bool loads_begin(struct loads *l, const struct loads_node *report)
 {
     (void)pthread_mutex_lock(&l->lock);
-    uint64_t at = find_node(l, report->node);
-    bool known = has_node(l, at, report->node);
+    uint64_t at = loads_find_node(l, report->node);
+    bool known = loads_has_node(l, at, report->node);
     bool again = known && report->seq != 0 && l->nodes[at].session == report->session &&
                  report->seq <= l->nodes[at].seq;
     if (!again) {
         if (!known) {
-            insert_node(l, at);
+            loads_insert_node(l, at);
         }
-        l->nodes[at] = *report;
+        keep(&l->nodes[at], report, known);
     }
     (void)pthread_mutex_unlock(&l->lock);
     return !again;
@@ -167,8 +203,8 @@ bool loads_begin(struct loads *l, const struct loads_node *report)
 bool loads_node(struct loads *l, uint64_t node, struct loads_node *ret)
 {
     (void)pthread_mutex_lock(&l->lock);
-    uint64_t at = find_node(l, node);
-    bool known = has_node(l, at, node);
+    uint64_t at = loads_find_node(l, node);
+    bool known = loads_has_node(l, at, node);
     if (known) {
         *ret = l->nodes[at];
     }
@@ -179,8 +215,8 @@ bool loads_node(struct loads *l, uint64_t node, struct loads_node *ret)
 static void drop_node(struct loads *l, uint64_t node)
 {
     (void)pthread_mutex_lock(&l->lock);
-    uint64_t at = find_node(l, node);
-    if (has_node(l, at, node)) {
+    uint64_t at = loads_find_node(l, node);
+    if (loads_has_node(l, at, node)) {
         l->count--;
         memmove(&l->nodes[at], &l->nodes[at + 1], (l->count - at) * sizeof l->nodes[0]);
     }
@@ -217,21 +253,21 @@ static void inherit(struct loads *l,
     struct slice start = dir_partition_start(child), end = dir_partition_end(child);
     struct load_entry copy;
     uint32_t share = 0, even = even_share(effects, parent);
-    const struct load_entry *e = load_get(enter(l, parent), parent, 0);
+    const struct load_entry *e = load_get(loads_enter(l, parent), parent, 0);
     bool known = e != NULL;
     if (known) {
         share = load_share(e, start, child->end_open ? NULL : &end, even);
         copy = *e;
         copy.sketch = NULL;
     }
-    leave(l, parent);
+    loads_leave(l, parent);
     if (known) {
-        load_inherit(enter(l, child->id), child->id, child->epoch, &copy, share, now_ms);
-        leave(l, child->id);
+        load_inherit(loads_enter(l, child->id), child->id, child->epoch, &copy, share, now_ms);
+        loads_leave(l, child->id);
     }
 }
 
-static bool follows(const struct dir_partition *p, uint64_t node)
+bool loads_follows(const struct dir_partition *p, uint64_t node)
 {
     for (unsigned i = 0; p != NULL && i < p->replica_count; i++) {
         if (p->replicas[i].node == node && p->replicas[i].role != DIR_ROLE_PRIMARY) {
@@ -247,9 +283,9 @@ static void drop_followers(struct loads *l,
                            const struct dir_partition *after)
 {
     for (unsigned i = 0; i < before->replica_count; i++) {
-        if (!follows(after, before->replicas[i].node)) {
-            load_drop_copy(enter(l, before->id), before->id, before->replicas[i].node);
-            leave(l, before->id);
+        if (!loads_follows(after, before->replicas[i].node)) {
+            load_drop_copy(loads_enter(l, before->id), before->id, before->replicas[i].node);
+            loads_leave(l, before->id);
         }
     }
 }
@@ -258,8 +294,8 @@ static void follow_partition(struct loads *l, const struct dir_row *row)
 {
     const struct dir_partition *before = (const void *)row->before;
     if (before != NULL && row->after == NULL) {
-        load_drop(enter(l, before->id), before->id);
-        leave(l, before->id);
+        load_drop(loads_enter(l, before->id), before->id);
+        loads_leave(l, before->id);
     } else if (before != NULL) {
         drop_followers(l, before, (const void *)row->after);
     }
@@ -308,14 +344,14 @@ static bool note_orphan(void *arg, const struct load_entry *e)
 
 void loads_sweep(struct loads *l, const struct dir_view *v)
 {
-    for (unsigned i = 0; i < SHARDS; i++) {
+    for (unsigned i = 0; i < LOADS_SHARDS; i++) {
         struct orphans o = {.view = v};
-        struct load *load = enter(l, i);
+        struct load *load = loads_enter(l, i);
         load_each(load, note_orphan, &o);
         for (uint64_t k = 0; k < o.count; k++) {
             load_drop(load, o.ids[k]);
         }
-        leave(l, i);
+        loads_leave(l, i);
         mem_free(o.ids);
     }
 }

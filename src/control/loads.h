@@ -5,7 +5,7 @@
 #ifndef CONTROL_LOADS_H
 #define CONTROL_LOADS_H
 
-#include "balancer/load.h"
+#include "control/heats.h"
 #include "directory/directory.h"
 
 /* X(NAME, member of a report, largest value believed): what a node says of itself. */
@@ -39,9 +39,12 @@ struct loads_node {
 struct loads; /* opaque */
 struct loads *loads_new(void);
 void loads_free(struct loads *l);
+/* When and where it was; lives as long. */
+struct heats *loads_heats(struct loads *l);
 
 /* A report of a node, before its samples are put. False: one with this `seq` or a later one was
- * taken before (0: it has none, and is always taken). */
+ * taken before (0: it has none, and is always taken). One without figures leaves those of the
+ * session that are there, and the time of them. */
 bool loads_begin(struct loads *l, const struct loads_node *report);
 enum load_outcome loads_put(struct loads *l, const struct load_sample *s, uint64_t now_ms);
 
@@ -57,6 +60,37 @@ bool loads_node(struct loads *l, uint64_t node, struct loads_node *ret);
 /* Shard by shard, in no order, with its lock held: `fn` is short and calls nothing here. */
 void loads_each(struct loads *l, void (*fn)(void *arg, const struct load_entry *e), void *arg);
 uint64_t loads_count(struct loads *l);
+
+/* Gives an operation's plan what is measured of its partition, where whoever asks said nothing. */
+void loads_fill_start(struct loads *l, Cadastre__OperationStart *start);
+
+/* --- kept warm for the day that this server leads: summary.c --- */
+
+enum { LOADS_PAGES = 64 };
+/* One page of what was heard, for another server: `page` below LOADS_PAGES, and further ones while
+ * all takes less than `enough` bytes. Says which one is next (LOADS_PAGES: none). Not on the loop.
+ */
+void loads_put_summary(struct loads *l,
+                       unsigned page,
+                       size_t enough,
+                       uint64_t now_ms,
+                       struct buf *b);
+/* Takes what is newer than what was heard here, of what the view has. False when it can't be read:
+ * what came before the fault stays. */
+bool loads_take_summary(struct loads *l,
+                        const struct dir_view *v,
+                        struct slice bytes,
+                        uint64_t now_ms,
+                        unsigned *ret_next,
+                        uint64_t *ret_records);
+
+/* How that went, for metrics. */
+struct loads_pulls {
+    uint64_t done, failed, bytes;
+    uint64_t records, last_ms; /* of the last whole one; last_ms 0: there was none */
+};
+void loads_note_pull(struct loads *l, bool done, uint64_t bytes, uint64_t records, uint64_t now_ms);
+struct loads_pulls loads_pulls(struct loads *l);
 
 /* What a command changed: loads follow splits and merges, and go with what goes. Loop thread. */
 void loads_on_rows(struct loads *l, const struct dir_effects *effects, uint64_t now_ms);

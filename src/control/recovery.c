@@ -181,6 +181,7 @@ propose_start(struct control *c, const struct dir_partition *p, const struct rep
     body.reason = lent(s->reason);
     body.has_expect_epoch = true;
     body.expect_epoch = p->epoch;
+    loads_fill_start(c->loads, &body);
     command.body_case = CADASTRE__COMMAND__BODY_OPERATION_START;
     command.operation_start = &body;
     return propose_if_good(c, &command);
@@ -319,8 +320,9 @@ static void walk(struct control *c)
         visit(c, r, p);
         v->cursor = p->id + 1;
     }
+    bool whole = p == NULL && seen + repair_cost(r) < RECOVERY_COST_A_TURN;
     repair_close(r);
-    if (p == NULL && seen + repair_cost(r) < RECOVERY_COST_A_TURN) {
+    if (whole) {
         finish(c);
     }
 }

@@ -33,7 +33,7 @@ struct handler {
 };
 
 #define BODY(name) CADASTRE__COMMAND__BODY_##name
-enum { BODY_FIRST = BODY(BOOTSTRAP), BODY_LAST = BODY(BALANCER_PATCH) };
+enum { BODY_FIRST = BODY(BOOTSTRAP), BODY_LAST = BODY(PROPOSAL_MEASURE) };
 
 static const struct handler handlers[BODY_LAST - BODY_FIRST + 1] = {
     [BODY(BOOTSTRAP) - BODY_FIRST] = {"bootstrap", apply_bootstrap},
@@ -65,6 +65,11 @@ static const struct handler handlers[BODY_LAST - BODY_FIRST + 1] = {
     [BODY(DUTY_DONE) - BODY_FIRST] = {"duty_done", apply_duty_done},
     [BODY(OPERATION_RELEASE) - BODY_FIRST] = {"operation_release", apply_operation_release},
     [BODY(BALANCER_PATCH) - BODY_FIRST] = {"balancer_patch", apply_balancer_patch},
+    [BODY(BALANCER_PAUSE) - BODY_FIRST] = {"balancer_pause", apply_balancer_pause},
+    [BODY(BALANCER_NOTE) - BODY_FIRST] = {"balancer_note", apply_balancer_note},
+    [BODY(PROPOSAL_MAKE) - BODY_FIRST] = {"proposal_make", apply_proposal_make},
+    [BODY(PROPOSAL_SETTLE) - BODY_FIRST] = {"proposal_settle", apply_proposal_settle},
+    [BODY(PROPOSAL_MEASURE) - BODY_FIRST] = {"proposal_measure", apply_proposal_measure},
 };
 
 static const struct handler *handler_of(const Cadastre__Command *cmd)
@@ -231,7 +236,8 @@ static struct dir_result *make_result(const struct apply *a)
     r->keyspace = dir_ref(a->keyspace);
     r->partitions = map != NULL ? map->count : 0;
     r->node = dir_ref(a->node);
-    r->operation = dir_ref(a->operation);
+    r->proposal = dir_ref(a->proposal);
+    r->operation = a->proposal == NULL ? dir_ref(a->operation) : NULL;
     for (uint64_t i = 0; i < a->routes.count; i++) {
         dir_route_open(&r->routes[i], a->s, a->routes.items[i]);
     }
@@ -246,6 +252,24 @@ static void copy_text(char *out, size_t size, const char *in)
         out[n] = (char)(in[n] >= 0x20 && in[n] < 0x7f ? in[n] : '?');
     }
     out[n] = '\0';
+}
+
+static const char *reason_of(const Cadastre__Command *cmd)
+{
+    switch ((int)cmd->body_case) {
+    case BODY(REASSIGN):
+        return cmd->reassign->reason;
+    case BODY(NODE_SCHEDULING):
+        return cmd->node_scheduling->reason;
+    case BODY(FORCED_FAILOVER):
+        return cmd->forced_failover->reason;
+    case BODY(OPERATION_START):
+        return cmd->operation_start->reason;
+    case BODY(OPERATION_VERB):
+        return cmd->operation_verb->reason;
+    default:
+        return "";
+    }
 }
 
 static struct dir_effects *make_effects(struct apply *a, uint64_t index, const struct dir_result *r)
@@ -264,6 +288,9 @@ static struct dir_effects *make_effects(struct apply *a, uint64_t index, const s
     copy_text(e->request_id, sizeof e->request_id, cmd->request_id);
     copy_text(e->idempotency_key, sizeof e->idempotency_key, cmd->idempotency_key);
     copy_text(e->subject, sizeof e->subject, a->subject);
+    if (valid_text(reason_of(cmd), DIR_TEXT_MAX)) {
+        (void)snprintf(e->reason, sizeof e->reason, "%s", reason_of(cmd));
+    }
     dir_meta_of(a->s, &e->meta);
     e->rows = a->rows;
     e->row_count = a->row_count;
@@ -289,6 +316,7 @@ static void close_apply(struct apply *a)
     dir_unref(a->keyspace);
     dir_unref(a->node);
     dir_unref(a->operation);
+    dir_unref(a->proposal);
     parts_close(&a->routes);
     for (uint64_t i = 0; i < a->touched_count; i++) {
         parts_close(&a->touched[i].routes);

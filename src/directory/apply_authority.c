@@ -193,7 +193,7 @@ enum err_code apply_forced_failover(struct apply *a)
     }
     uint64_t id = p->id;
     uint8_t key[8];
-    operation_dropped(a, p, "failover");
+    operation_dropped(a, p, "failover", false);
     p = ptree_get(&a->s->partitions, ptree_u64_key(id, key));
     (void)operation_done(a, p, DIR_OPERATION_FAILOVER, to, m->reason);
     grant_to(a, p, partition_copy_on(p, to->id), DIR_CHANGE_FAILOVER);

@@ -347,6 +347,25 @@ static void drop_copy(struct apply *a, struct dir_partition *p, const struct dir
     apply_put(a, now);
 }
 
+/* The candidate of a part holds no copy of the partition, so it can't stay as one: it has to get
+ * its part before the source is forgotten. */
+static enum err_code
+check_parts_taken(struct apply *a, const struct part_list *held, const struct dir_node *n)
+{
+    for (uint64_t i = 0; i < held->count; i++) {
+        const struct dir_partition *p = held->items[i];
+        const struct dir_operation *o = operation_of_partition(a->s, p);
+        if (o != NULL && o->part.is_set && o->destination != n->id &&
+            operation_may_promote(a->s, o, p)) {
+            return err_set(&a->err, ERR_NODE_IN_USE,
+                           "operation %" PRIu64
+                           " has the only other copy of what it moves: promote its candidate first",
+                           o->id);
+        }
+    }
+    return ERR_OK;
+}
+
 enum err_code apply_node_delete(struct apply *a)
 {
     const Cadastre__NodeDelete *m = a->cmd->node_delete;
@@ -367,9 +386,14 @@ enum err_code apply_node_delete(struct apply *a)
     }
     struct part_list held = {NULL, 0, 0};
     grant_held(a->s, n, &held);
+    enum err_code code = check_parts_taken(a, &held, n);
+    if (code != ERR_OK) {
+        parts_close(&held);
+        return code;
+    }
     for (uint64_t i = 0; i < held.count; i++) {
         uint8_t key[8];
-        operation_dropped(a, held.items[i], "node_removed");
+        operation_dropped(a, held.items[i], "node_removed", true);
         struct dir_partition *p =
             ptree_get(&a->s->partitions, ptree_u64_key(held.items[i]->id, key));
         if (partition_copy_on(p, n->id) >= 0) {
@@ -378,7 +402,6 @@ enum err_code apply_node_delete(struct apply *a)
     }
     a->kind = held.count > 0 ? DIR_CHANGE_LOST : 0;
     parts_close(&held);
-    operation_unreachable(a, n);
     duty_drop_all(a, n->id);
     drain_divert(a, n->id, "node_removed");
     a->changed = true;

@@ -84,34 +84,28 @@ take_limit(struct apply *a, struct dir_budgets *b, const Cadastre__BudgetLimit *
     return ERR_OK;
 }
 
-enum err_code apply_balancer_patch(struct apply *a)
+enum err_code budget_take_patch(struct apply *a, struct dir_budgets *next)
 {
     const Cadastre__BalancerPatch *m = a->cmd->balancer_patch;
-    struct dir_budgets next = a->s->settings.budgets;
-    apply_subject(a, "budgets");
     if (m->n_limits > DIR_BUDGETS) {
         return err_set_at(&a->err, ERR_INVALID_SETTINGS, "/budgets", "there are too many");
     }
     for (size_t i = 0; i < m->n_limits; i++) {
-        enum err_code code = take_limit(a, &next, m->limits[i]);
+        enum err_code code = take_limit(a, next, m->limits[i]);
         if (code != ERR_OK) {
             return code;
         }
     }
-    next.reserve_percent =
-        m->has_recovery_reserve_percent ? m->recovery_reserve_percent : next.reserve_percent;
-    next.release_ms = m->has_release_ms ? m->release_ms : next.release_ms;
-    if (next.reserve_percent > 100) {
+    next->reserve_percent =
+        m->has_recovery_reserve_percent ? m->recovery_reserve_percent : next->reserve_percent;
+    next->release_ms = m->has_release_ms ? m->release_ms : next->release_ms;
+    if (next->reserve_percent > 100) {
         return err_set_at(&a->err, ERR_INVALID_SETTINGS, "/budgets/recovery_reserve_percent",
                           "it is out of range");
     }
-    if (next.release_ms > DIR_BUDGET_RELEASE_MS_MAX) {
+    if (next->release_ms > DIR_BUDGET_RELEASE_MS_MAX) {
         return err_set_at(&a->err, ERR_INVALID_SETTINGS, "/budgets/release_ms",
                           "it is out of range");
-    }
-    if (memcmp(&next, &a->s->settings.budgets, sizeof next) != 0) {
-        a->s->settings.budgets = next;
-        a->changed = true;
     }
     return ERR_OK;
 }

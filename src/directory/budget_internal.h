@@ -16,6 +16,9 @@ void budget_on_stage(const struct dir_view *v, struct dir_operation *o);
 /* ERR_INVALID_REQUEST when a figure of a start can't be one. */
 enum err_code budget_check_start(struct apply *a) MUST_CHECK;
 
+/* What a BalancerPatch makes of the budgets; nothing is changed yet. */
+enum err_code budget_take_patch(struct apply *a, struct dir_budgets *next) MUST_CHECK;
+
 /* Keeps both indexes in step with a row that comes, changes, or goes (NULL: is not there). */
 void budget_index(struct ptree *usage,
                   struct ptree *queued,

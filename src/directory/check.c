@@ -3,6 +3,7 @@
  * nothing is taken from an index that is itself in question. Rules: docs/ARCHITECTURE.md,
  * "Invariants". */
 #include "base/mem.h"
+#include "directory/balancer.h"
 #include "directory/budget_internal.h"
 
 #include <inttypes.h>
@@ -467,6 +468,33 @@ static void check_duties(struct checker *c)
     }
 }
 
+static void check_proposals(struct checker *c)
+{
+    const struct dir_view *v = c->v;
+    const struct dir_proposal *p;
+    struct ptree_iter it;
+    struct slice key;
+    uint64_t open = 0;
+    EACH(&v->proposals, it, key, p)
+    {
+        uint8_t pair[16];
+        bool waits = p->state == DIR_PROPOSAL_OPEN;
+        const void *indexed =
+            ptree_get(&v->proposals_open, state_pair_key(p->expires_ms, p->id, pair));
+        open += waits;
+        add_hash(c, &p->object);
+        if (!key_is(key, p->id) || !is_id(c, p->id) || !is_revision(c, p->revision) ||
+            !is_revision(c, p->epoch) || p->made_ms > v->time_ms || p->settled_ms > v->time_ms ||
+            (p->state == DIR_PROPOSAL_RUNNING && p->operation == 0) ||
+            indexed != (waits ? p : NULL)) {
+            wrong(c, "proposal %" PRIu64 ": it does not fit", p->id);
+        }
+    }
+    if (v->proposals_open.count != open || v->proposals.count > DIR_PROPOSALS_MAX) {
+        wrong(c, "the proposals or their index have another size");
+    }
+}
+
 static void check_rest(struct checker *c)
 {
     const struct dir_view *v = c->v;
@@ -500,6 +528,15 @@ static void check_rest(struct checker *c)
         wrong(c, "%s", budgets);
     }
     check_duties(c);
+    check_proposals(c);
+    const char *balancer = check_balancer(v);
+    const struct dir_object *row = by_id(&v->balancer, DIR_BALANCER_ID);
+    if (balancer != NULL) {
+        wrong(c, "%s", balancer);
+    }
+    if (row != NULL) {
+        add_hash(c, row);
+    }
 }
 
 uint64_t dir_check(const struct dir_view *v,

@@ -214,7 +214,8 @@ void directory_load_row(struct directory *d, struct dir_object *row)
 {
     ASSERT(d->loading != NULL);
     bool is_row = (row->kind >= DIR_KIND_KEYSPACE && row->kind <= DIR_KIND_OPERATION) ||
-                  row->kind == DIR_KIND_DUTY;
+                  row->kind == DIR_KIND_DUTY || row->kind == DIR_KIND_PROPOSAL ||
+                  row->kind == DIR_KIND_BALANCER;
     if (!is_row) {
         d->loading_fault = "a row is of no kind that the directory has";
         dir_unref(row);

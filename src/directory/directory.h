@@ -58,6 +58,7 @@ struct dir_result {
     uint64_t partitions;             /* that this keyspace has */
     struct dir_node *node;           /* registered; or NULL */
     struct dir_operation *operation; /* made by a move; or NULL */
+    struct dir_proposal *proposal;   /* made, or settled; or NULL */
     uint64_t route_count; /* children, the merged one, the moved one, or the present routes for a
                              refusal */
     struct dir_route routes[];
@@ -86,6 +87,7 @@ struct dir_effects {
     char what[32]; /* "split", "node_put", …: the command's name */
     char principal[DIR_TEXT_MAX + 1], remote[64], request_id[64];
     char idempotency_key[DIR_IDEMPOTENCY_KEY_MAX + 1];
+    char reason[DIR_TEXT_MAX + 1]; /* that whoever sent it gave; "" */
     char subject[160]; /* what it was about, for the audit: "keyspace=orders partition=17" */
     /* The scalars after it, for the store's meta row. */
     struct dir_view_meta {

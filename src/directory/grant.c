@@ -134,7 +134,7 @@ void grant_release(struct apply *a, const struct dir_partition *p, bool holds)
     } else if (operation_forward(a, p)) {
         release_rest(a, id, node, holds);
     } else if (heir(a, p) >= 0) {
-        operation_dropped(a, p, "source_lapsed");
+        operation_dropped(a, p, "source_lapsed", false);
         p = again(a, p);
         grant_to(a, p, heir(a, p), DIR_CHANGE_FAILOVER);
     } else {
@@ -151,7 +151,7 @@ void grant_recover(struct apply *a, const struct dir_partition *p)
         if (back) {
             operation_regranted(a, p);
         } else {
-            operation_dropped(a, p, "source_lapsed");
+            operation_dropped(a, p, "source_lapsed", false);
         }
         p = again(a, p);
         next = heir(a, p);

@@ -9,6 +9,7 @@
 #define DIRECTORY_INTERNAL_H
 
 #include "directory/directory.h"
+#include "directory/place.h"
 
 #include <string.h>
 
@@ -28,6 +29,19 @@ static inline size_t operation_size(const struct dir_operation *o)
 }
 void object_put_duty(struct buf *b, const struct dir_duty *d);
 void *object_get_duty(struct wire_reader *r);
+
+/* --- object_proposal.c --- */
+
+void object_put_proposal(struct buf *b, const struct dir_proposal *p);
+void *object_get_proposal(struct wire_reader *r);
+
+/* --- balancer.c --- */
+
+struct dir_balancer;
+void object_put_balancer(struct buf *out, const struct dir_balancer *b);
+void *object_get_balancer(struct wire_reader *r);
+/* What is wrong with the row, or NULL. */
+const char *check_balancer(const struct dir_view *v);
 
 /* --- lists --- */
 
@@ -72,6 +86,9 @@ void counts_close(struct counts *c);
     X(by_node)                                                                                     \
     X(duties)                                                                                      \
     X(duties_by_node)                                                                              \
+    X(proposals)                                                                                   \
+    X(proposals_open)                                                                              \
+    X(balancer)                                                                                    \
     X(dedupe)                                                                                      \
     X(dedupe_by_age)
 
@@ -158,6 +175,7 @@ struct apply {
     struct dir_keyspace *keyspace; /* references */
     struct dir_node *node;
     struct dir_operation *operation;
+    struct dir_proposal *proposal;
     struct part_list routes;
     struct dir_result *replay; /* the stored outcome, when there was one */
 
@@ -234,6 +252,19 @@ enum err_code apply_operation_verb(struct apply *a) MUST_CHECK;
 enum err_code apply_operation_timeout(struct apply *a) MUST_CHECK;
 enum err_code apply_operation_release(struct apply *a) MUST_CHECK;
 enum err_code apply_balancer_patch(struct apply *a) MUST_CHECK;
+enum err_code apply_balancer_pause(struct apply *a) MUST_CHECK;
+enum err_code apply_balancer_note(struct apply *a) MUST_CHECK;
+
+/* What apply_operation_start would say, and nothing else. */
+enum err_code operation_check_start(struct apply *a) MUST_CHECK;
+
+/* --- proposal.c --- */
+
+enum err_code apply_proposal_make(struct apply *a) MUST_CHECK;
+enum err_code apply_proposal_settle(struct apply *a) MUST_CHECK;
+enum err_code apply_proposal_measure(struct apply *a) MUST_CHECK;
+/* Those that nobody settled in time. */
+void proposals_expire(struct apply *a);
 
 /* ERR_PARTITION_BUSY with the operation that holds p. */
 enum err_code operation_check_free(struct apply *a, struct dir_partition *p) MUST_CHECK;
@@ -334,8 +365,6 @@ uint8_t placer_pick(struct placer *p,
  * (0) of all. Returns how many got one. */
 uint64_t place_waiting(struct apply *a, uint64_t keyspace);
 bool place_equal(const struct dir_placement *a, const struct dir_placement *b);
-bool place_allows(const struct dir_placement *placement, const struct dir_node *n);
-const char *place_label(const struct dir_node *n, const char *name); /* "" when it has none */
 
 /* --- policy.c --- */
 

@@ -439,6 +439,12 @@ void dir_object_encode(const struct dir_object *o, struct buf *out)
     case DIR_KIND_DUTY:
         object_put_duty(out, row);
         return;
+    case DIR_KIND_PROPOSAL:
+        object_put_proposal(out, row);
+        return;
+    case DIR_KIND_BALANCER:
+        object_put_balancer(out, row);
+        return;
     case DIR_KIND_BYTES:
     case DIR_KIND_MAP:
         break;
@@ -465,6 +471,10 @@ static void *get_row(struct wire_reader *r, uint8_t kind)
         return object_get_operation(r);
     case DIR_KIND_DUTY:
         return object_get_duty(r);
+    case DIR_KIND_PROPOSAL:
+        return object_get_proposal(r);
+    case DIR_KIND_BALANCER:
+        return object_get_balancer(r);
     default:
         wire_fail(r, "the kind is unknown");
         return NULL;
@@ -478,6 +488,7 @@ static const char *kind_name(uint8_t kind)
         [DIR_KIND_TOMBSTONE] = "tombstone", [DIR_KIND_NODE] = "node",
         [DIR_KIND_SERVER] = "server",       [DIR_KIND_DEDUPE] = "dedupe",
         [DIR_KIND_OPERATION] = "operation", [DIR_KIND_DUTY] = "duty",
+        [DIR_KIND_PROPOSAL] = "proposal",   [DIR_KIND_BALANCER] = "balancer",
     };
     bool known = kind < sizeof names / sizeof names[0] && names[kind] != NULL;
     return known ? names[kind] : "unknown";

@@ -131,9 +131,12 @@ void operation_regranted(struct apply *a, const struct dir_partition *p);
 bool operation_forward(struct apply *a, const struct dir_partition *p);
 /* The primary lapsed and nobody follows. */
 void operation_stranded(struct apply *a, const struct dir_partition *p);
-/* The node is removed: what is queued to move to it has nowhere to go. */
-void operation_unreachable(struct apply *a, const struct dir_node *n);
-/* Before anybody else gets p, and before a node of it is removed. */
-void operation_dropped(struct apply *a, const struct dir_partition *p, const char *code);
+/* The source has lapsed, the destination has every acknowledged write, and a person may say so. */
+bool operation_may_promote(const struct dir_view *v,
+                           const struct dir_operation *o,
+                           const struct dir_partition *p);
+/* Before anybody else gets p, and before a node of it is removed. `keep`: a candidate that may be
+ * the only copy with every acknowledged write stays, as one that is not in sync. */
+void operation_dropped(struct apply *a, const struct dir_partition *p, const char *code, bool keep);
 
 #endif

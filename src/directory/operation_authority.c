@@ -203,7 +203,7 @@ static const char *outlook(const struct dir_operation *o, const struct operation
     if (o->state == DIR_OPERATION_ABORTED) {
         return a->recovery == DIR_RECOVERY_DISCARD
                    ? "The operation was aborted, and the copy it made is being deleted."
-                   : "The operation was aborted, and nothing of it is left.";
+                   : "The operation was aborted, and has nothing left to do.";
     }
     if (o->state == DIR_OPERATION_FAILED) {
         return "It failed after the point of no return: what is left is repaired forward.";

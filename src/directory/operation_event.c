@@ -153,31 +153,18 @@ void operation_stranded(struct apply *a, const struct dir_partition *p)
     }
 }
 
-void operation_unreachable(struct apply *a, const struct dir_node *n)
+/* A joined destination has every acknowledged write. With the source lapsed it may be the only copy
+ * that has: it stays one, which a person may give the authority. */
+static void keep_candidate(struct moving *m)
 {
-    const struct dir_operation *o;
-    struct ptree_iter it;
-    uint8_t key[8];
-    for (uint64_t from = 0;; from = o->id + 1) {
-        ptree_seek(&a->s->operations, ptree_u64_key(from, key), &it);
-        while ((o = ptree_iter_get(&it, NULL)) != NULL &&
-               (o->state != DIR_OPERATION_QUEUED || o->destination != n->id)) {
-            ptree_iter_next(&it);
-        }
-        if (o == NULL) {
-            return;
-        }
-        const struct dir_partition *p =
-            ptree_get(&a->s->partitions, ptree_u64_key(o->partition, key));
-        struct moving m;
-        moving_open(&m, a, p, "directory");
-        moving_abort(&m, "node_removed", "the destination was removed");
-        moving_commit(&m, false);
-        o = a->operation;
+    bool forward = moving_only_forward(m) && !m->o->part.is_set;
+    int at = forward ? moving_copy(m, m->o->destination) : -1;
+    if (at >= 0 && m->replicas[at].role == DIR_ROLE_JOINING) {
+        m->replicas[at].role = DIR_ROLE_ASYNC;
     }
 }
 
-void operation_dropped(struct apply *a, const struct dir_partition *p, const char *code)
+void operation_dropped(struct apply *a, const struct dir_partition *p, const char *code, bool keep)
 {
     struct moving m;
     const struct dir_operation *o = operation_of_partition(a->s, p);
@@ -187,6 +174,9 @@ void operation_dropped(struct apply *a, const struct dir_partition *p, const cha
     moving_open(&m, a, p, "directory");
     if (o->state == DIR_OPERATION_QUEUED || moving_in(&m, DIR_STAGE_PREPARE, DIR_STAGE_CUTOVER)) {
         m.like->state = m.like->state == DIR_FENCING ? DIR_ACTIVE : m.like->state;
+        if (keep) {
+            keep_candidate(&m);
+        }
         moving_abort(&m, code, "the partition's authority went elsewhere");
     } else {
         /* After the cutover nothing is undone, and nothing may be deleted any more either. */
@@ -274,16 +264,26 @@ finish_validation(struct apply *a, const struct dir_operation *o, const struct d
     return ERR_OK;
 }
 
+bool operation_may_promote(const struct dir_view *v,
+                           const struct dir_operation *o,
+                           const struct dir_partition *p)
+{
+    if (o->state != DIR_OPERATION_RUNNING || !o->joined || !o->moves_primary ||
+        partition_has_primary(p)) {
+        return false;
+    }
+    const struct dir_node *d = view_node_by_id(v, o->destination);
+    return view_node_is_live(d) && d->session == o->joined_session;
+}
+
 static enum err_code
 promote(struct apply *a, const struct dir_operation *o, const struct dir_partition *p)
 {
     struct moving m;
-    const struct dir_node *d = view_node_by_id(a->s, o->destination);
     if (!valid_text(a->cmd->operation_verb->reason, DIR_TEXT_MAX)) {
         return err_set_at(&a->err, ERR_INVALID_REQUEST, "/reason", "a reason is needed");
     }
-    if (o->state != DIR_OPERATION_RUNNING || !o->joined || !o->moves_primary || p == NULL ||
-        partition_has_primary(p) || !view_node_is_live(d) || d->session != o->joined_session) {
+    if (p == NULL || !operation_may_promote(a->s, o, p)) {
         return err_set(&a->err, ERR_LEASE_HELD,
                        "only a joined destination, once the source has lapsed, can be promoted");
     }

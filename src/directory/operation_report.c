@@ -29,9 +29,28 @@ static bool gave(const struct report *r, uint64_t fields)
     return (r->m->has & fields) == fields;
 }
 
-static enum err_code missing(struct apply *a, const char *pointer)
+/* Refuses a report without one of these fields, and names the first. */
+static bool lacks(struct apply *a, const struct report *r, uint64_t fields)
 {
-    return err_set_at(&a->err, ERR_INVALID_REQUEST, pointer, "the stage's report needs it");
+    static const char *const members[] = {
+        "/ready",         "/free_bytes",       "/snapshot",       "/position",
+        "/bytes_total",   "/items_total",      "/chunk",          "/bytes_done",
+        "/complete",      "/applied_position", "/lag_bytes",      "/active",
+        "/from_position", "/at_position",      "/items",          "/checksum",
+        "/extras",        "/fenced",           "/final_position", "/open_operations",
+        "/stale_reads",   "/old_epoch_writes"};
+    size_t at = 0;
+    if (gave(r, fields)) {
+        return false;
+    }
+    _Static_assert(DIR_REPORT_OLD_EPOCH_WRITES == 1 << (sizeof members / sizeof members[0] - 1),
+                   "a name for each field");
+    while (at + 1 < sizeof members / sizeof members[0] &&
+           (fields & ~r->m->has & UINT64_C(1) << at) == 0) {
+        at++;
+    }
+    (void)err_set_at(&a->err, ERR_INVALID_REQUEST, members[at], "the stage's report needs it");
+    return true;
 }
 
 /* Of everything in it: two reports are the same if this is. */
@@ -92,8 +111,8 @@ static enum err_code on_prepare(struct moving *m, const struct report *r)
         moving_abort(m, "destination_refused", in->refused);
         return ERR_OK;
     }
-    if (!gave(r, DIR_REPORT_READY | DIR_REPORT_FREE_BYTES)) {
-        return missing(m->a, "/ready");
+    if (lacks(m->a, r, DIR_REPORT_READY | DIR_REPORT_FREE_BYTES)) {
+        return m->a->err.code;
     }
     m->o->free_bytes = in->free_bytes;
     if (!in->ready) {
@@ -112,22 +131,25 @@ static enum err_code on_snapshot(struct moving *m, const struct report *r)
 {
     const Cadastre__OperationReport *in = r->m;
     struct dir_operation *o = m->o;
-    if (!gave(r, DIR_REPORT_SNAPSHOT | DIR_REPORT_POSITION | DIR_REPORT_BYTES_TOTAL) ||
-        !valid_text(in->snapshot, DIR_SNAPSHOT_MAX)) {
-        return missing(m->a, "/snapshot");
+    if (lacks(m->a, r, DIR_REPORT_SNAPSHOT | DIR_REPORT_POSITION | DIR_REPORT_BYTES_TOTAL)) {
+        return m->a->err.code;
+    }
+    if (!valid_text(in->snapshot, DIR_SNAPSHOT_MAX)) {
+        return err_set_at(&m->a->err, ERR_INVALID_REQUEST, "/snapshot", "a text has 1 to %d bytes",
+                          DIR_SNAPSHOT_MAX);
     }
     memset(o->snapshot, 0, sizeof o->snapshot);
     memcpy(o->snapshot, in->snapshot, strlen(in->snapshot));
     o->position = in->position;
     o->bytes_total = in->bytes_total;
     o->items_total = in->items_total;
-    uint64_t needed = dir_policy_space(m->a->s, keyspace_of(m), o->bytes_total);
-    if (needed > o->free_bytes) {
+    uint64_t space = dir_policy_space(m->a->s, keyspace_of(m), o->bytes_total);
+    if (space > o->free_bytes) {
         char detail[DIR_TEXT_MAX];
         (void)snprintf(detail, sizeof detail,
                        "the destination has %" PRIu64 " bytes free, and a copy of %" PRIu64
                        " needs %" PRIu64,
-                       o->free_bytes, o->bytes_total, needed);
+                       o->free_bytes, o->bytes_total, space);
         moving_abort(m, "insufficient_headroom", detail);
         return ERR_OK;
     }
@@ -143,8 +165,8 @@ static enum err_code on_copy(struct moving *m, const struct report *r)
         moving_back(m, DIR_STAGE_SNAPSHOT, true);
         return ERR_OK;
     }
-    if (!gave(r, DIR_REPORT_CHUNK | DIR_REPORT_BYTES_DONE)) {
-        return missing(m->a, "/chunk");
+    if (lacks(m->a, r, DIR_REPORT_CHUNK | DIR_REPORT_BYTES_DONE)) {
+        return m->a->err.code;
     }
     o->chunk = in->chunk;
     o->bytes_done = in->bytes_done;
@@ -166,8 +188,8 @@ static enum err_code on_catch_up(struct moving *m, const struct report *r)
         moving_back(m, DIR_STAGE_SNAPSHOT, true);
         return ERR_OK;
     }
-    if (!gave(r, DIR_REPORT_APPLIED_POSITION | DIR_REPORT_LAG_BYTES)) {
-        return missing(m->a, "/applied_position");
+    if (lacks(m->a, r, DIR_REPORT_APPLIED_POSITION | DIR_REPORT_LAG_BYTES)) {
+        return m->a->err.code;
     }
     o->applied_position = in->applied_position;
     o->lag_bytes = in->lag_bytes;
@@ -195,8 +217,8 @@ static enum err_code on_dual_write(struct moving *m, const struct report *r)
     const Cadastre__OperationReport *in = r->m;
     struct dir_operation *o = m->o;
     if (r->is_source) {
-        if (!gave(r, DIR_REPORT_ACTIVE | DIR_REPORT_FROM_POSITION)) {
-            return missing(m->a, "/active");
+        if (lacks(m->a, r, DIR_REPORT_ACTIVE | DIR_REPORT_FROM_POSITION)) {
+            return m->a->err.code;
         }
         if (!in->active) {
             moving_back(m, DIR_STAGE_CATCH_UP, false);
@@ -212,8 +234,8 @@ static enum err_code on_dual_write(struct moving *m, const struct report *r)
             moving_back(m, DIR_STAGE_SNAPSHOT, true);
             return ERR_OK;
         }
-        if (!gave(r, DIR_REPORT_APPLIED_POSITION)) {
-            return missing(m->a, "/applied_position");
+        if (lacks(m->a, r, DIR_REPORT_APPLIED_POSITION)) {
+            return m->a->err.code;
         }
         o->applied_position = in->applied_position;
     }
@@ -276,8 +298,8 @@ static enum err_code on_validate(struct moving *m, const struct report *r)
     if (only_warm) {
         return warmed(m);
     }
-    if (!gave(r, DIR_REPORT_AT_POSITION | DIR_REPORT_ITEMS | DIR_REPORT_CHECKSUM)) {
-        return missing(m->a, "/at_position");
+    if (lacks(m->a, r, DIR_REPORT_AT_POSITION | DIR_REPORT_ITEMS | DIR_REPORT_CHECKSUM)) {
+        return m->a->err.code;
     }
     if (in->at_position != o->validate_at) {
         return stale(m->a, "another position is to be validated");
@@ -297,8 +319,8 @@ static enum err_code on_fence(struct moving *m, const struct report *r)
 {
     const Cadastre__OperationReport *in = r->m;
     struct dir_operation *o = m->o;
-    if (!gave(r, DIR_REPORT_FENCED | DIR_REPORT_FINAL_POSITION | DIR_REPORT_CHECKSUM)) {
-        return missing(m->a, "/fenced");
+    if (lacks(m->a, r, DIR_REPORT_FENCED | DIR_REPORT_FINAL_POSITION | DIR_REPORT_CHECKSUM)) {
+        return m->a->err.code;
     }
     if (!in->fenced || in->epoch != m->like->epoch) {
         return stale(m->a, "the fence is not of the present epoch");
@@ -314,8 +336,8 @@ static enum err_code on_cutover(struct moving *m, const struct report *r)
 {
     const Cadastre__OperationReport *in = r->m;
     struct dir_operation *o = m->o;
-    if (!gave(r, DIR_REPORT_APPLIED_POSITION | DIR_REPORT_CHECKSUM)) {
-        return missing(m->a, "/applied_position");
+    if (lacks(m->a, r, DIR_REPORT_APPLIED_POSITION | DIR_REPORT_CHECKSUM)) {
+        return m->a->err.code;
     }
     o->applied_position = in->applied_position;
     if (o->applied_position < o->final_position) {
@@ -337,8 +359,8 @@ static enum err_code on_window(struct moving *m, const struct report *r)
         moving_attention(m, "window_problem", in->problem);
     }
     if (r->is_source) {
-        if (!gave(r, DIR_REPORT_OPEN_OPERATIONS | DIR_REPORT_STALE_READS)) {
-            return missing(m->a, "/open_operations");
+        if (lacks(m->a, r, DIR_REPORT_OPEN_OPERATIONS | DIR_REPORT_STALE_READS)) {
+            return m->a->err.code;
         }
         o->open_operations = in->open_operations;
         o->stale_reads = in->stale_reads;
@@ -415,15 +437,32 @@ judge_report(struct apply *a, const struct dir_operation *o, struct report *r, b
     return code;
 }
 
+/* Where a text is that people could not be shown, or NULL. */
+static const char *wrong_text(const Cadastre__OperationReport *m)
+{
+    if (m->refused[0] != '\0' && !valid_text(m->refused, DIR_TEXT_MAX)) {
+        return "/refused";
+    }
+    if (m->problem[0] != '\0' && !valid_text(m->problem, DIR_TEXT_MAX)) {
+        return "/problem";
+    }
+    bool fits = m->n_checks <= CHECKS_MAX;
+    for (size_t i = 0; fits && i < m->n_checks; i++) {
+        fits = valid_text(m->checks[i]->name, DIR_TEXT_MAX);
+    }
+    return fits ? NULL : "/checks";
+}
+
 static enum err_code find_reporter(struct apply *a, const struct dir_operation *o, struct report *r)
 {
     r->node = view_node(a->s, slice_of(r->m->node, strlen(r->m->node)));
     if (r->node == NULL) {
         return err_set(&a->err, ERR_NODE_NOT_FOUND, "there is no such node");
     }
-    if (r->m->n_checks > CHECKS_MAX || strlen(r->m->refused) > DIR_TEXT_MAX ||
-        strlen(r->m->problem) > DIR_TEXT_MAX) {
-        return err_set(&a->err, ERR_INVALID_REQUEST, "a text or a list is too long");
+    const char *wrong = wrong_text(r->m);
+    if (wrong != NULL) {
+        return err_set_at(&a->err, ERR_INVALID_REQUEST, wrong, "a text has 1 to %d bytes",
+                          DIR_TEXT_MAX);
     }
     r->is_source = r->node->id == o->source;
     if (!r->is_source && r->node->id != o->destination) {
@@ -442,8 +481,8 @@ cleaned_up(struct apply *a, const struct dir_operation *o, const struct report *
         d->node != r->node->id) {
         return stale(a, "there is nothing of this operation to clean up here");
     }
-    if (!gave(r, DIR_REPORT_OLD_EPOCH_WRITES)) {
-        return missing(a, "/old_epoch_writes");
+    if (lacks(a, r, DIR_REPORT_OLD_EPOCH_WRITES)) {
+        return a->err.code;
     }
     operation_cleaned(a, o, r->m->old_epoch_writes, r->m->deleted_bytes);
     counts_add(&a->counts, d->node, 0);

@@ -20,16 +20,21 @@ find_node(struct apply *a, const char *name, const char *pointer, const struct d
                         : err_set_at(&a->err, ERR_NODE_NOT_FOUND, pointer, "there is no such node");
 }
 
+/* The member that named the receiver. */
+static const char *receiver_pointer(enum dir_operation_kind kind)
+{
+    return kind == DIR_OPERATION_ADD_REPLICA ? "/node" : "/to";
+}
+
 static enum err_code find_request(struct apply *a, struct operation_request *r)
 {
     const Cadastre__OperationStart *m = a->cmd->operation_start;
-    enum err_code code = find_node(a, m->from, "/from", &r->from);
-    if (code == ERR_OK) {
-        code = find_node(a, m->to, "/to", &r->to);
-    }
+    /* Whose copy is to be removed is in the path. */
+    bool in_path = m->kind == DIR_OPERATION_REMOVE_REPLICA;
     r->kind = m->kind;
     r->role = m->role;
-    return code;
+    enum err_code code = find_node(a, m->from, in_path ? "" : "/from", &r->from);
+    return code == ERR_OK ? find_node(a, m->to, receiver_pointer(r->kind), &r->to) : code;
 }
 
 enum err_code operation_check_free(struct apply *a, struct dir_partition *p)
@@ -48,9 +53,9 @@ enum err_code operation_check_free(struct apply *a, struct dir_partition *p)
 static enum err_code
 check_receiver(struct apply *a, const struct dir_partition *p, const struct operation_request *r)
 {
-    const char *why = NULL;
+    const char *pointer = receiver_pointer(r->kind), *why = NULL;
     if (r->to == NULL) {
-        return err_set_at(&a->err, ERR_INVALID_REQUEST, "/to", "a node has to be named");
+        return err_set_at(&a->err, ERR_INVALID_REQUEST, pointer, "a node has to be named");
     }
     if (r->to_at >= 0) {
         why = r->to_at == 0 ? "it is the primary already" : "it holds a copy";
@@ -62,12 +67,12 @@ check_receiver(struct apply *a, const struct dir_partition *p, const struct oper
         why = "the partition has as many copies as there may be";
     }
     if (why != NULL) {
-        return err_set_at(&a->err, ERR_NO_DESTINATION, "/to", "\"%s\" can't take the partition: %s",
-                          r->to->name, why);
+        return err_set_at(&a->err, ERR_NO_DESTINATION, pointer,
+                          "\"%s\" can't take the partition: %s", r->to->name, why);
     }
     const struct dir_keyspace *ks = state_keyspace(a->s, p->keyspace);
     if (!place_allows(&ks->placement, r->to)) {
-        return err_set_at(&a->err, ERR_PLACEMENT_VIOLATED, "/to",
+        return err_set_at(&a->err, ERR_PLACEMENT_VIOLATED, pointer,
                           "the placement of \"%s\" does not allow \"%s\"", ks->name, r->to->name);
     }
     return ERR_OK;
@@ -255,15 +260,26 @@ static void begin(struct moving *m)
     moving_enter(m, DIR_STAGE_PREPARE);
 }
 
+static enum err_code
+judge_start(struct apply *a, struct dir_partition **ret_p, struct operation_request *r)
+{
+    enum err_code code = apply_find_partition(a, a->cmd->operation_start->partition, ret_p);
+    return code == ERR_OK ? check_start(a, *ret_p, r) : code;
+}
+
+enum err_code operation_check_start(struct apply *a)
+{
+    struct dir_partition *p;
+    struct operation_request r = {0};
+    return judge_start(a, &p, &r);
+}
+
 enum err_code apply_operation_start(struct apply *a)
 {
     const Cadastre__OperationStart *m = a->cmd->operation_start;
     struct dir_partition *p;
     struct operation_request r = {0};
-    enum err_code code = apply_find_partition(a, m->partition, &p);
-    if (code == ERR_OK) {
-        code = check_start(a, p, &r);
-    }
+    enum err_code code = judge_start(a, &p, &r);
     if (code != ERR_OK) {
         return code;
     }

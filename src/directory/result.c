@@ -33,6 +33,7 @@ void result_unref(struct dir_result *r)
     dir_unref(r->keyspace);
     dir_unref(r->node);
     dir_unref(r->operation);
+    dir_unref(r->proposal);
     for (uint64_t i = 0; i < r->route_count; i++) {
         dir_route_close(&r->routes[i]);
     }
@@ -124,6 +125,9 @@ static const struct dir_object *body_of(const struct dir_result *r)
     }
     if (r->node != NULL) {
         return &r->node->object;
+    }
+    if (r->proposal != NULL) {
+        return &r->proposal->object;
     }
     return r->operation != NULL ? &r->operation->object : NULL;
 }
@@ -274,6 +278,8 @@ decode_body(struct dir_result *r, const ProtobufCBinaryData *body, struct err *e
         r->node = (struct dir_node *)(void *)o;
     } else if (o->kind == DIR_KIND_OPERATION) {
         r->operation = (struct dir_operation *)(void *)o;
+    } else if (o->kind == DIR_KIND_PROPOSAL) {
+        r->proposal = (struct dir_proposal *)(void *)o;
     } else {
         dir_unref(o);
         return err_set(e, ERR_CORRUPT, "a stored outcome has a row of another kind");

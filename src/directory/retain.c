@@ -89,6 +89,7 @@ void retain_expire(struct apply *a)
     expire_dedupe(a);
     compact(a->s);
     expire_tombstones(a);
+    proposals_expire(a);
 }
 
 void retain_remember(struct apply *a, const struct dir_result *r)

@@ -4,6 +4,7 @@
  * one of them. */
 #include "base/assert.h"
 #include "base/mem.h"
+#include "directory/balancer.h"
 #include "directory/budget_internal.h"
 
 #include <stdatomic.h>
@@ -271,6 +272,28 @@ static void *operation_remove(struct dir_view *s, const struct dir_operation *o)
     return old;
 }
 
+static void *proposal_put(struct dir_view *s, struct dir_proposal *p)
+{
+    uint8_t key[16], id[8];
+    const struct dir_proposal *was = ptree_get(&s->proposals, ptree_u64_key(p->id, id));
+    if (was != NULL && was->state == DIR_PROPOSAL_OPEN) {
+        index_remove(&s->proposals_open, state_pair_key(was->expires_ms, was->id, key));
+    }
+    if (p->state == DIR_PROPOSAL_OPEN) {
+        index_put(&s->proposals_open, state_pair_key(p->expires_ms, p->id, key), p);
+    }
+    return ptree_put(&s->proposals, ptree_u64_key(p->id, id), p);
+}
+
+static void *proposal_remove(struct dir_view *s, const struct dir_proposal *p)
+{
+    uint8_t key[16];
+    if (p->state == DIR_PROPOSAL_OPEN) {
+        index_remove(&s->proposals_open, state_pair_key(p->expires_ms, p->id, key));
+    }
+    return ptree_remove(&s->proposals, ptree_u64_key(p->id, key));
+}
+
 /* One cast for all kinds: every row begins with its object. */
 #define ROW(type, row)       ((struct type *)(void *)(row))
 #define CONST_ROW(type, row) ((const struct type *)(const void *)(row))
@@ -295,6 +318,10 @@ struct dir_object *state_put(struct dir_view *s, struct dir_object *row)
         return operation_put(s, ROW(dir_operation, row));
     case DIR_KIND_DUTY:
         return duty_put(s, ROW(dir_duty, row));
+    case DIR_KIND_PROPOSAL:
+        return proposal_put(s, ROW(dir_proposal, row));
+    case DIR_KIND_BALANCER:
+        return ptree_put(&s->balancer, ptree_u64_key(DIR_BALANCER_ID, key), row);
     default:
         UNREACHABLE();
     }
@@ -317,7 +344,9 @@ struct dir_object *state_remove(struct dir_view *s, const struct dir_object *row
         return operation_remove(s, CONST_ROW(dir_operation, row));
     case DIR_KIND_DUTY:
         return duty_remove(s, CONST_ROW(dir_duty, row));
-    default: /* a server's row stays for ever */
+    case DIR_KIND_PROPOSAL:
+        return proposal_remove(s, CONST_ROW(dir_proposal, row));
+    default: /* a server's row stays for ever, the balancer's too */
         UNREACHABLE();
     }
 }

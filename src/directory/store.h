@@ -161,6 +161,7 @@ struct store_audit {
     uint64_t index, at_ms;
     dir_rev revision;
     const char *what, *principal, *remote, *request_id, *idempotency_key, *subject, *outcome;
+    const char *reason; /* that whoever sent it gave; "" */
 };
 enum err_code store_audit(struct store *s,
                           uint64_t before,

@@ -21,7 +21,7 @@
 #include <stdatomic.h>
 
 enum {
-    STORE_FORMAT = 3,             /* of the file and of the snapshot around it */
+    STORE_FORMAT = 4,             /* of the file and of the snapshot around it */
     STORE_BATCH_EFFECTS = 1000,   /* in one transaction */
     STORE_BATCH_ROWS = 20000,     /* after which a batch takes no more effects */
     STORE_GATHER_MS = 50,         /* how long effects wait for more of them */
@@ -77,6 +77,9 @@ void store_put_tombstone(struct store_conn *c, const struct dir_tombstone *t, st
 void store_put_server(struct store_conn *c, const struct dir_server *v, struct buf *scratch);
 void store_put_operation(struct store_conn *c, const struct dir_operation *o, struct buf *scratch);
 void store_put_duty(struct store_conn *c, const struct dir_duty *d, struct buf *scratch);
+struct dir_balancer;
+void store_put_balancer(struct store_conn *c, const struct dir_balancer *b, struct buf *scratch);
+void store_put_proposal(struct store_conn *c, const struct dir_proposal *p, struct buf *scratch);
 void store_put_dedupe(struct store_conn *c, const struct dir_dedupe *d);
 void store_put_meta(struct store_conn *c, const struct dir_view_meta *m, struct buf *scratch);
 

@@ -45,7 +45,8 @@ static enum err_code read_all(struct store_conn *c, struct rows *rows, struct er
 {
     static const enum store_sql tables[] = {
         SQL_LOAD_KEYSPACES, SQL_LOAD_PARTITIONS, SQL_LOAD_TOMBSTONES, SQL_LOAD_NODES,
-        SQL_LOAD_SERVERS,   SQL_LOAD_OPERATIONS, SQL_LOAD_DUTIES,     SQL_LOAD_DEDUPE};
+        SQL_LOAD_SERVERS,   SQL_LOAD_OPERATIONS, SQL_LOAD_DUTIES,     SQL_LOAD_PROPOSALS,
+        SQL_LOAD_BALANCER,  SQL_LOAD_DEDUPE};
     enum err_code code = ERR_OK;
     for (unsigned i = 0; i < sizeof tables / sizeof tables[0] && code == ERR_OK; i++) {
         code = read_table(c, tables[i], rows, e);

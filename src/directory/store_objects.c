@@ -4,6 +4,7 @@
 #include "directory/store_internal.h"
 
 #include "base/assert.h"
+#include "directory/balancer.h"
 
 #include <string.h>
 
@@ -104,6 +105,34 @@ void store_put_duty(struct store_conn *c, const struct dir_duty *d, struct buf *
     store_write_run(c, st);
 }
 
+void store_put_proposal(struct store_conn *c, const struct dir_proposal *p, struct buf *scratch)
+{
+    sqlite3_stmt *st = store_write_stmt(c, SQL_PROPOSAL_PUT);
+    store_bind_u64(st, 1, p->id);
+    store_bind_text(st, 2, dir_proposal_kind_name(p->kind));
+    store_bind_text(st, 3, dir_proposal_state_name(p->state));
+    store_bind_u64(st, 4, p->class_of);
+    store_bind_text(st, 5, p->keyspace_name);
+    store_bind_u64(st, 6, p->partition);
+    store_bind_text(st, 7, p->from_name);
+    store_bind_text(st, 8, p->to_name);
+    store_bind_text(st, 9, p->reason);
+    store_bind_u64(st, 10, p->made_ms);
+    store_bind_bytes(st, 11, encode(&p->object, scratch));
+    store_write_run(c, st);
+}
+
+void store_put_balancer(struct store_conn *c, const struct dir_balancer *b, struct buf *scratch)
+{
+    sqlite3_stmt *st = store_write_stmt(c, SQL_BALANCER_PUT);
+    store_bind_u64(st, 1, DIR_BALANCER_ID);
+    store_bind_text(st, 2, dir_balancer_mode_name(b->values[DIR_BALANCER_MODE]));
+    store_bind_u64(st, 3, b->pause_since_ms != 0);
+    store_bind_u64(st, 4, b->revision);
+    store_bind_bytes(st, 5, encode(&b->object, scratch));
+    store_write_run(c, st);
+}
+
 /* What the columns say of a decoded object: do they agree? */
 static bool columns_agree(sqlite3_stmt *st, const struct dir_object *o)
 {
@@ -125,6 +154,14 @@ static bool columns_agree(sqlite3_stmt *st, const struct dir_object *o)
         const struct dir_duty *d = object;
         return d->id == id && d->node == store_column_u64(st, 2);
     }
+    if (o->kind == DIR_KIND_PROPOSAL) {
+        const struct dir_proposal *p = object;
+        return p->id == id && p->partition == store_column_u64(st, 2);
+    }
+    if (o->kind == DIR_KIND_BALANCER) {
+        const struct dir_balancer *b = object;
+        return id == DIR_BALANCER_ID && b->revision == store_column_u64(st, 2);
+    }
     const struct dir_operation *op = object;
     return op->id == id && op->partition == store_column_u64(st, 2);
 }
@@ -142,6 +179,10 @@ static uint8_t kind_of(enum store_sql which)
         return DIR_KIND_SERVER;
     case SQL_LOAD_DUTIES:
         return DIR_KIND_DUTY;
+    case SQL_LOAD_PROPOSALS:
+        return DIR_KIND_PROPOSAL;
+    case SQL_LOAD_BALANCER:
+        return DIR_KIND_BALANCER;
     case SQL_LOAD_OPERATIONS:
         return DIR_KIND_OPERATION;
     default:

@@ -334,6 +334,7 @@ struct held_audit {
     struct store_audit row;
     char what[32], principal[DIR_TEXT_MAX + 1], remote[64], request_id[64];
     char key[DIR_IDEMPOTENCY_KEY_MAX + 1], subject[160], outcome[64];
+    char reason[DIR_TEXT_MAX + 1];
 };
 
 static bool hold_audit(sqlite3_stmt *st, struct held_audit *h)
@@ -349,6 +350,7 @@ static bool hold_audit(sqlite3_stmt *st, struct held_audit *h)
         .idempotency_key = h->key,
         .subject = h->subject,
         .outcome = h->outcome,
+        .reason = h->reason,
     };
     return store_column_text(st, 3, h->what, sizeof h->what) &&
            store_column_text(st, 4, h->principal, sizeof h->principal) &&
@@ -356,7 +358,8 @@ static bool hold_audit(sqlite3_stmt *st, struct held_audit *h)
            store_column_text(st, 6, h->request_id, sizeof h->request_id) &&
            store_column_text(st, 7, h->key, sizeof h->key) &&
            store_column_text(st, 8, h->subject, sizeof h->subject) &&
-           store_column_text(st, 9, h->outcome, sizeof h->outcome);
+           store_column_text(st, 9, h->outcome, sizeof h->outcome) &&
+           store_column_text(st, 10, h->reason, sizeof h->reason);
 }
 
 struct audit_page {

@@ -89,6 +89,14 @@ static const char more_tables[] =
     " id INTEGER PRIMARY KEY, node INTEGER NOT NULL, partition INTEGER NOT NULL,"
     " copy INTEGER NOT NULL, keyspace TEXT NOT NULL, revision INTEGER NOT NULL,"
     " object BLOB NOT NULL) STRICT;"
+    "CREATE TABLE proposals ("
+    " id INTEGER PRIMARY KEY, kind TEXT NOT NULL, state TEXT NOT NULL, class INTEGER NOT NULL,"
+    " keyspace TEXT NOT NULL, partition INTEGER NOT NULL, source TEXT NOT NULL,"
+    " destination TEXT NOT NULL, reason TEXT NOT NULL, made_ms INTEGER NOT NULL,"
+    " object BLOB NOT NULL) STRICT;"
+    "CREATE TABLE balancer ("
+    " id INTEGER PRIMARY KEY CHECK (id = 1), mode TEXT NOT NULL, paused INTEGER NOT NULL,"
+    " revision INTEGER NOT NULL, object BLOB NOT NULL) STRICT;"
     "CREATE TABLE dedupe ("
     " arrival INTEGER PRIMARY KEY, principal TEXT NOT NULL, key TEXT NOT NULL,"
     " at_ms INTEGER NOT NULL, revision INTEGER NOT NULL, digest BLOB NOT NULL,"
@@ -97,6 +105,7 @@ static const char more_tables[] =
     " idx INTEGER NOT NULL, seq INTEGER NOT NULL, revision INTEGER NOT NULL,"
     " time_ms INTEGER NOT NULL, what TEXT NOT NULL, principal TEXT NOT NULL, remote TEXT NOT NULL,"
     " request_id TEXT NOT NULL, key TEXT NOT NULL, subject TEXT NOT NULL, outcome TEXT NOT NULL,"
+    " reason TEXT NOT NULL,"
     " PRIMARY KEY (idx, seq)) STRICT, WITHOUT ROWID;";
 
 /* For people with the sqlite3 shell. */
@@ -151,9 +160,13 @@ static const char *const texts[SQL_COUNT] = {
     [SQL_OPERATION_REMOVE] = "DELETE FROM operations WHERE id=?1",
     [SQL_DUTY_PUT] = "INSERT OR REPLACE INTO duties VALUES (?1,?2,?3,?4,?5,?6,?7)",
     [SQL_DUTY_REMOVE] = "DELETE FROM duties WHERE id=?1",
+    [SQL_PROPOSAL_PUT] =
+        "INSERT OR REPLACE INTO proposals VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)",
+    [SQL_PROPOSAL_REMOVE] = "DELETE FROM proposals WHERE id=?1",
+    [SQL_BALANCER_PUT] = "INSERT OR REPLACE INTO balancer VALUES (?1,?2,?3,?4,?5)",
     [SQL_DEDUPE_PUT] = "INSERT OR REPLACE INTO dedupe VALUES (?1,?2,?3,?4,?5,?6,?7)",
     [SQL_DEDUPE_REMOVE] = "DELETE FROM dedupe WHERE arrival=?1",
-    [SQL_COMMAND_PUT] = "INSERT INTO commands VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)",
+    [SQL_COMMAND_PUT] = "INSERT INTO commands VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)",
     [SQL_COMMANDS_COUNT] = "SELECT (SELECT count(*) FROM commands), idx, seq FROM commands"
                            " ORDER BY idx DESC, seq DESC LIMIT 1",
     [SQL_COMMANDS_OLDEST] = "SELECT idx,seq,revision FROM commands ORDER BY idx,seq LIMIT ?1",
@@ -173,6 +186,8 @@ static const char *const texts[SQL_COUNT] = {
     [SQL_LOAD_SERVERS] = "SELECT object,id,raft_address FROM servers",
     [SQL_LOAD_OPERATIONS] = "SELECT object,id,partition FROM operations",
     [SQL_LOAD_DUTIES] = "SELECT object,id,node FROM duties",
+    [SQL_LOAD_PROPOSALS] = "SELECT object,id,partition FROM proposals",
+    [SQL_LOAD_BALANCER] = "SELECT object,id,revision FROM balancer",
     [SQL_LOAD_DEDUPE] = "SELECT arrival,principal,key,at_ms,revision,digest,result FROM dedupe",
     [SQL_KEYSPACE_AT] = "SELECT object,id,name FROM keyspace_versions WHERE name=?1 AND"
                         " from_revision<=?2 AND (to_revision IS NULL OR to_revision>?2)"
@@ -208,8 +223,9 @@ static const char *const texts[SQL_COUNT] = {
                          " ORDER BY from_revision",
     [SQL_SCAN] = VERSION "WHERE (id,from_revision)>(?1,?2) ORDER BY id,from_revision LIMIT ?3",
     [SQL_EXTENT] = "SELECT compacted,revision FROM meta",
-    [SQL_AUDIT] = "SELECT idx,time_ms,revision,what,principal,remote,request_id,key,subject,outcome"
-                  " FROM commands WHERE idx<?1 ORDER BY idx DESC,seq DESC",
+    [SQL_AUDIT] =
+        "SELECT idx,time_ms,revision,what,principal,remote,request_id,key,subject,outcome,"
+        "reason FROM commands WHERE idx<?1 ORDER BY idx DESC,seq DESC",
 };
 
 static enum err_code run(struct store_conn *c, const char *sql, struct err *e)

@@ -251,6 +251,16 @@ static void write_duty(struct store_writer *w, const struct dir_row *row)
     }
 }
 
+static void write_proposal(struct store_writer *w, const struct dir_row *row)
+{
+    const void *before = row->before, *after = row->after;
+    if (after != NULL) {
+        store_put_proposal(&w->conn, after, &w->scratch);
+    } else {
+        remove_row(w, SQL_PROPOSAL_REMOVE, ((const struct dir_proposal *)before)->id);
+    }
+}
+
 /* Another command's outcome under the same key has another number of arrival: the old row goes. */
 static void write_dedupe(struct store_writer *w, const struct dir_row *row)
 {
@@ -291,6 +301,12 @@ static void write_row(struct store_writer *w,
     case DIR_KIND_DUTY:
         write_duty(w, row);
         break;
+    case DIR_KIND_PROPOSAL:
+        write_proposal(w, row);
+        break;
+    case DIR_KIND_BALANCER:
+        store_put_balancer(&w->conn, (const void *)row->after, &w->scratch);
+        break;
     case DIR_KIND_DEDUPE:
         write_dedupe(w, row);
         break;
@@ -318,6 +334,7 @@ static void write_command(struct store_writer *w, const struct dir_effects *e)
     store_bind_text(st, 9, e->idempotency_key);
     store_bind_text(st, 10, e->subject);
     store_bind_text(st, 11, err_slug(e->outcome));
+    store_bind_text(st, 12, e->reason);
     store_write_run(&w->conn, st);
 }
 

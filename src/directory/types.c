@@ -142,3 +142,42 @@ const char *dir_class_name(uint32_t class_of)
     }
     return names[i].name;
 }
+
+const char *dir_proposal_kind_name(enum dir_proposal_kind kind)
+{
+    static const char *const names[] = {
+        [DIR_PROPOSAL_MOVE] = "move",
+        [DIR_PROPOSAL_TRANSFER] = "transfer",
+        [DIR_PROPOSAL_ADD_REPLICA] = "add_replica",
+        [DIR_PROPOSAL_REMOVE_REPLICA] = "remove_replica",
+        [DIR_PROPOSAL_SWAP] = "swap",
+        [DIR_PROPOSAL_SPLIT] = "split",
+        [DIR_PROPOSAL_MERGE] = "merge",
+        [DIR_PROPOSAL_ADVICE] = "advice",
+    };
+    ASSERT(kind >= DIR_PROPOSAL_MOVE && kind <= DIR_PROPOSAL_ADVICE);
+    return names[kind];
+}
+
+const char *dir_proposal_state_name(enum dir_proposal_state state)
+{
+    static const char *const names[] = {
+        [DIR_PROPOSAL_OPEN] = "open",         [DIR_PROPOSAL_RUNNING] = "running",
+        [DIR_PROPOSAL_DONE] = "done",         [DIR_PROPOSAL_FAILED] = "failed",
+        [DIR_PROPOSAL_REJECTED] = "rejected", [DIR_PROPOSAL_EXPIRED] = "expired",
+    };
+    ASSERT(state >= DIR_PROPOSAL_OPEN && state <= DIR_PROPOSAL_EXPIRED);
+    return names[state];
+}
+
+const char *dir_figure_group_name(enum dir_figure_group group)
+{
+    static const char *const names[] = {
+        [DIR_FIGURE_EVIDENCE] = "evidence",
+        [DIR_FIGURE_PREDICTED] = "predicted",
+        [DIR_FIGURE_COST] = "cost",
+        [DIR_FIGURE_MEASURED] = "measured",
+    };
+    ASSERT(group >= DIR_FIGURE_EVIDENCE && group <= DIR_FIGURE_MEASURED);
+    return names[group];
+}

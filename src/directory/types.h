@@ -36,6 +36,10 @@ enum {
     DIR_ATTEMPTS_MAX = 8,       /* of one operation, each time it is asked for; then it aborts */
     DIR_STAGES_MAX = 64,        /* stage transitions remembered of one operation, the newest */
     DIR_SNAPSHOT_MAX = 63,      /* bytes of a snapshot's name */
+    DIR_PROPOSALS_MAX = 2000,   /* proposals remembered; the oldest that is settled makes room */
+    DIR_FIGURES_MAX = 48,       /* numbers that one proposal carries */
+    DIR_CANDIDATES_MAX = 16,    /* destinations that it names as rejected */
+    DIR_PROPOSAL_KEYS_MAX = 2,  /* keys that it would split at: around one hot key */
     DIR_LEASE_MS_MIN = 100,
     DIR_LEASE_MS_MAX = 3600000,
     DIR_POLICY_MAX = 65536, /* bytes of a keyspace's policy */
@@ -59,7 +63,9 @@ enum dir_kind {
     DIR_KIND_OPERATION,
     DIR_KIND_BYTES, /* anything else that is only bytes, such as a test's value */
     DIR_KIND_MAP,   /* struct dir_map of view.h: not a row */
-    DIR_KIND_DUTY
+    DIR_KIND_DUTY,
+    DIR_KIND_PROPOSAL,
+    DIR_KIND_BALANCER
 };
 
 struct dir_object {
@@ -482,6 +488,72 @@ struct dir_duty {
     char keyspace_name[DIR_NAME_MAX + 1];
 };
 
+enum dir_proposal_kind {
+    DIR_PROPOSAL_MOVE = 1,
+    DIR_PROPOSAL_TRANSFER,
+    DIR_PROPOSAL_ADD_REPLICA,
+    DIR_PROPOSAL_REMOVE_REPLICA,
+    DIR_PROPOSAL_SWAP, /* `partition` goes from `from` to `to`, and `with` the other way */
+    DIR_PROPOSAL_SPLIT,
+    DIR_PROPOSAL_MERGE,
+    DIR_PROPOSAL_ADVICE /* nothing that the directory could do */
+};
+
+enum dir_proposal_state {
+    DIR_PROPOSAL_OPEN = 1, /* waits for somebody to approve or reject it */
+    DIR_PROPOSAL_RUNNING,  /* its operations have begun */
+    DIR_PROPOSAL_DONE,
+    DIR_PROPOSAL_FAILED,
+    DIR_PROPOSAL_REJECTED,
+    DIR_PROPOSAL_EXPIRED
+};
+
+enum dir_figure_group {
+    DIR_FIGURE_EVIDENCE = 1,
+    DIR_FIGURE_PREDICTED,
+    DIR_FIGURE_COST,
+    DIR_FIGURE_MEASURED
+};
+
+/* A number with the name of what it counts, its unit at the end of the name. */
+struct dir_figure {
+    char name[DIR_NAME_MAX + 1];
+    uint8_t group; /* enum dir_figure_group */
+    uint64_t value;
+};
+
+struct dir_candidate {
+    char node[DIR_NAME_MAX + 1];
+    char code[DIR_NAME_MAX + 1]; /* why not */
+};
+
+struct dir_proposal_key {
+    uint16_t len;
+    uint8_t bytes[DIR_ROUTING_KEY_MAX];
+};
+
+/* What the balancer would do, or has done, and why. Names are kept because nodes and keyspaces may
+ * go. */
+struct dir_proposal {
+    struct dir_object object;
+    uint64_t id, keyspace, partition, with; /* with: of a swap or merge, else 0 */
+    uint64_t operation, with_operation;     /* 0: none was started */
+    dir_rev epoch, revision; /* epoch: it holds for no other; revision: last changed */
+    uint64_t made_ms, expires_ms, settled_ms; /* log time; settled: approved, rejected, expired */
+    uint64_t ended_ms;                        /* when what it started was over */
+    uint8_t kind, state;
+    uint32_t class_of; /* enum dir_class */
+    char reason_code[DIR_NAME_MAX + 1];
+    char reason[DIR_TEXT_MAX + 1];
+    char settled_by[DIR_TEXT_MAX + 1], settled_why[DIR_TEXT_MAX + 1];
+    char keyspace_name[DIR_NAME_MAX + 1];
+    char from_name[DIR_NAME_MAX + 1], to_name[DIR_NAME_MAX + 1];
+    uint32_t figure_count, candidate_count, key_count;
+    struct dir_figure figures[DIR_FIGURES_MAX];
+    struct dir_candidate candidates[DIR_CANDIDATES_MAX];
+    struct dir_proposal_key keys[DIR_PROPOSAL_KEYS_MAX];
+};
+
 enum dir_change_kind {
     DIR_CHANGE_CREATE = 1, /* a keyspace and its partitions appeared */
     DIR_CHANGE_SPLIT,
@@ -507,8 +579,11 @@ const char *dir_change_name(enum dir_change_kind kind);
 const char *dir_scheme_name(enum dir_scheme scheme);
 const char *dir_role_name(enum dir_role role);
 const char *dir_state_name(enum dir_state_of state);
-const char *dir_stage_name(enum dir_stage stage);                  /* "COPY" */
-const char *dir_operation_kind_name(enum dir_operation_kind kind); /* "add_replica" */
+const char *dir_stage_name(enum dir_stage stage);                   /* "COPY" */
+const char *dir_proposal_kind_name(enum dir_proposal_kind kind);    /* "add_replica" */
+const char *dir_proposal_state_name(enum dir_proposal_state state); /* "open" */
+const char *dir_figure_group_name(enum dir_figure_group group);     /* "predicted" */
+const char *dir_operation_kind_name(enum dir_operation_kind kind);  /* "add_replica" */
 /* "operator": of what lies between two, the lower one's. */
 const char *dir_class_name(uint32_t class_of);
 const char *dir_operation_state_name(enum dir_operation_state state);

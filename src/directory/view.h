@@ -67,6 +67,9 @@ struct dir_view {
     struct ptree by_node; /* node id, partition id -> a mark: the copies that a node holds */
     struct ptree duties;  /* id -> dir_duty */
     struct ptree duties_by_node; /* node id, duty id -> dir_duty */
+    struct ptree proposals;      /* id -> dir_proposal */
+    struct ptree proposals_open; /* expires_ms, id -> dir_proposal: those that wait */
+    struct ptree balancer;       /* one row: directory/balancer.h */
     struct ptree dedupe;         /* principal NUL key -> dir_dedupe */
     struct ptree dedupe_by_age;  /* index of arrival -> dir_dedupe */
 };

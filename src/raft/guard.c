@@ -92,6 +92,7 @@ void guard_settle(struct guard *g)
     struct raft *r = g->raft;
     guard_settle_capped(g);
     settle_progress(g);
+    guard_tell(g);
     settle_configuration(g);
     int state = r->state;
     if (state == g->state) {
@@ -275,7 +276,7 @@ static void guard_close(struct raft_io *io, raft_io_close_cb cb)
 void guard_options_default(struct guard_options *ret_options)
 {
     *ret_options = (struct guard_options){
-        .measures = GUARD_ALL,
+        .measures = GUARD_ALL | GUARD_TELL,
         .batch_entries_max = GUARD_BATCH_ENTRIES_MAX,
         .batch_bytes_max = GUARD_BATCH_BYTES_MAX,
     };
@@ -310,6 +311,7 @@ void guard_free(struct guard *g)
     if (g != NULL) {
         guard_configs_close(&g->configs);
         mem_free(g->capped);
+        mem_free(g->told);
         mem_free(g);
     }
 }

@@ -28,6 +28,12 @@ struct guard_capped {
     raft_index next; /* the first index that did not go out */
 };
 
+/* What a server has been told of the leader's commit index. */
+struct guard_told {
+    raft_id id;
+    raft_index commit;
+};
+
 struct guard_held_put {
     unsigned trailing;
     struct raft_io_snapshot_put *req; /* NULL: none is held */
@@ -55,6 +61,9 @@ struct guard {
     struct guard_capped *capped; /* one for each server at most */
     unsigned capped_count;
     unsigned capped_capacity;
+    struct guard_told *told; /* of the present servers, since they were first sent something */
+    unsigned told_count;
+    unsigned told_capacity;
     struct raft_io_snapshot_put put; /* the write that the backend knows; one at a time */
     struct raft_io_snapshot_put *put_orig;
     raft_io_snapshot_put_cb put_cb;
@@ -156,6 +165,12 @@ static inline bool guard_sole_voter(const struct raft_configuration *c, raft_id 
 void guard_settle_capped(struct guard *g);
 void guard_settle(struct guard *g);
 int guard_begin_term(struct guard *g, raft_term term);
+
+/* guard_tell.c */
+/* That `id` is sent `commit` as the leader's commit index. */
+void guard_note_told(struct guard *g, raft_id id, raft_index commit);
+/* GUARD_TELL, after an event. */
+void guard_tell(struct guard *g);
 
 /* guard_recv.c */
 void guard_recv(struct raft_io *inner, struct raft_message *m);

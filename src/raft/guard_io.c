@@ -86,8 +86,11 @@ int guard_send(struct raft_io *io,
         if (guard_on(g, GUARD_ACK_CLAMP) && m.append_entries_result.rejected == 0) {
             clamp_ack(g, &m.append_entries_result);
         }
-    } else if (m.type == RAFT_IO_APPEND_ENTRIES && guard_on(g, GUARD_BATCH_CAP)) {
-        cap_batch(g, &m);
+    } else if (m.type == RAFT_IO_APPEND_ENTRIES) {
+        if (guard_on(g, GUARD_BATCH_CAP)) {
+            cap_batch(g, &m);
+        }
+        guard_note_told(g, m.server_id, m.append_entries.leader_commit);
     } else if (m.type == RAFT_IO_REQUEST_VOTE_RESULT && guard_on(g, GUARD_VOTES)) {
         tell_term(g, &m.request_vote_result);
     }

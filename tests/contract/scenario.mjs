@@ -16,9 +16,9 @@
 //
 // contract.mjs fails when an operation, a request example or a documented success has no step.
 
-// Successes that a single server which has no staged moves never gives.
+// Successes that a single server which has no staged moves, and no load to propose anything for, never gives.
 export const unreachable = new Set(['transferPartition 202', 'addReplica 202', 'removeReplica 202', 'reportOperation 200',
-  'finishValidation 200', 'promoteCandidate 200']);
+  'finishValidation 200', 'promoteCandidate 200', 'getProposal 200', 'approveProposal 200', 'rejectProposal 200']);
 
 const orders = { keyspace: 'orders' };
 const first = { keyspace: 'orders', partition: (c) => c.first };
@@ -135,6 +135,7 @@ export const steps = [
   } },
   { op: 'getOperation', path: { operation: (c) => c.operation }, status: 200 },
   { op: 'getOperation', path: { operation: 9007199254740991 }, status: 404, code: 'operation_not_found' },
+  { op: 'explainBalancer', query: { keyspace: 'orders', partition: (c) => c.first, to: 'n1' }, status: 200 },
   { op: 'getOperationAuthority', path: { operation: (c) => c.operation }, status: 200},
   { op: 'getOperationAuthority', path: { operation: 9007199254740991 }, status: 404, code: 'operation_not_found' },
   { op: 'listOperations', query: { state: 'done', keyspace: 'orders', node: 'n1', kind: 'move' }, status: 200 },
@@ -196,6 +197,20 @@ export const steps = [
   { op: 'patchSettings', body: () => ({ lease_ms: 1000, heartbeat_ms: 900 }), status: 422, code: 'invalid_settings' },
   { op: 'getBalancer', status: 200 },
   { op: 'patchBalancer', example: 'faster', status: 200 },
+  { op: 'patchBalancer', example: 'auto', status: 200 },
+  { op: 'patchBalancer', body: () => ({ mode: null, thresholds: { low_ppm: 400000 } }), status: 422, code: 'invalid_settings', pointer: '/thresholds/low_ppm' },
+  { op: 'pauseBalancer', example: 'hour', status: 200 },
+  { op: 'pauseBalancer', body: () => ({}), invalid: true, status: 400, code: 'invalid_request', pointer: '/reason' },
+  { op: 'getBalancer', status: 200 },
+  { op: 'resumeBalancer', example: 'plain', status: 200 },
+  { op: 'patchBalancer', body: () => ({ mode: 'off', guardrails: null }), status: 200 },
+  { op: 'explainBalancer', query: { keyspace: 'orders', partition: 9007199254740991 }, status: 404, code: 'partition_not_found' },
+  { op: 'explainBalancer', query: { keyspace: 'nowhere', partition: 1 }, status: 404, code: 'keyspace_not_found' },
+  { op: 'listProposals', query: { state: 'open' }, status: 200 },
+  { op: 'listProposals', query: { state: 'new' }, invalid: true, status: 400, code: 'invalid_request' },
+  { op: 'getProposal', path: { proposal: 9007199254740991 }, status: 404, code: 'proposal_not_found' },
+  { op: 'approveProposal', example: 'why', path: { proposal: 9007199254740991 }, status: 404, code: 'proposal_not_found' },
+  { op: 'rejectProposal', example: 'why', path: { proposal: 9007199254740991 }, status: 404, code: 'proposal_not_found' },
   { op: 'patchBalancer', example: 'defaults', type: 'application/merge-patch+json', status: 200 },
   { op: 'patchBalancer', body: () => ({ budgets: { rack: { moves: 10001 } } }), status: 422, code: 'invalid_settings', pointer: '/budgets/rack/moves' },
   { op: 'patchBalancer', body: () => ({ budgets: { rack: { moves: '1' } } }), invalid: true, status: 400, code: 'invalid_request', pointer: '/budgets/rack/moves' },
@@ -213,6 +228,15 @@ export const steps = [
   { op: 'getNode', path: { node: 'n3' }, status: 200 },
   { op: 'getSkew', query: { keyspace: 'loaded' }, status: 200 },
   { op: 'getSkew', status: 200 },
+  { op: 'getHeatmap', query: { keyspace: 'loaded' }, status: 200, check: (b) => (b.rows.length > 0 ? [] : ['no rows']) },
+  { op: 'getHeatmap', query: { keyspace: 'loaded', resource: 'size_bytes', from: '2026-01-01T00:00:00Z', to: '2999-01-01T00:00:00.5Z' }, status: 200 },
+  { op: 'getHeatmap', query: { keyspace: 'nowhere' }, status: 404, code: 'keyspace_not_found' },
+  { op: 'getHeatmap', invalid: true, status: 400, code: 'invalid_request' },
+  { op: 'getHeatmap', query: { keyspace: 'loaded', resource: 'heat' }, invalid: true, status: 400, code: 'invalid_request' },
+  { op: 'getHeatmap', query: { keyspace: 'loaded', from: 'yesterday' }, invalid: true, status: 400, code: 'invalid_request' },
+  { op: 'getLoadSummary', status: 200 },
+  { op: 'getLoadSummary', query: { page: 63 }, status: 200 },
+  { op: 'getLoadSummary', query: { page: 64 }, invalid: true, status: 400, code: 'invalid_request' },
   { op: 'getSkew', query: { keyspace: 'nowhere' }, status: 404, code: 'keyspace_not_found' },
   { op: 'deleteKeyspace', path: { keyspace: 'loaded' }, query: { confirm: 'loaded' }, status: 200 },
   { op: 'cordonNode', example: 'why', path: { node: 'n1' }, status: 200 },

@@ -49,6 +49,7 @@ function bodyFor(op, response, wanted, accept) {
   if (type === undefined) return [undefined, ''];
   const examples = response.content[type].examples ?? {};
   const chosen = doc.resolve(examples[favourites.get(op.id)] ?? Object.values(examples)[0]);
+  if (type === 'application/octet-stream') return [type, '\0'];
   if (type === 'application/vnd.sqlite3') return [type, 'SQLite format 3\0more'];
   if (typeof chosen.value === 'string') return [type, chosen.value];
   // Example bodies are of several moments; the header is always 45.

@@ -424,6 +424,13 @@ WEAK struct dir_feed *control_feed(const struct control *c)
     return directory_feed(c->directory);
 }
 
+WEAK bool control_planning(struct control *c, struct control_planning *ret)
+{
+    (void)c;
+    (void)ret;
+    return false;
+}
+
 WEAK struct loads *control_loads(const struct control *c)
 {
     return c->loads;

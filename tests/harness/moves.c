@@ -196,12 +196,12 @@ void moves_clean(struct world *w)
     }
 }
 
-void moves_finish(struct world *w, uint64_t operation)
+void moves_until(struct world *w, uint64_t operation, enum dir_stage stage_wanted)
 {
     enum { STEPS = 40 };
     for (int i = 0; i < STEPS; i++) {
         const struct dir_operation *o = view_operation(world_state(w), operation);
-        if (o == NULL || o->state >= DIR_OPERATION_DONE) {
+        if (o == NULL || o->state >= DIR_OPERATION_DONE || o->stage == stage_wanted) {
             return;
         }
         uint64_t source = o->source, destination = o->destination;
@@ -220,4 +220,9 @@ void moves_finish(struct world *w, uint64_t operation)
             }
         }
     }
+}
+
+void moves_finish(struct world *w, uint64_t operation)
+{
+    moves_until(w, operation, DIR_STAGE_DONE);
 }

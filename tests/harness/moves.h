@@ -25,6 +25,8 @@ const struct dir_result *
 moves_start(struct world *w, const struct dir_partition *p, const struct repair_step *s);
 /* Its agents report what goes well, until it has ended or nothing more can be reported. */
 void moves_finish(struct world *w, uint64_t operation);
+/* The same up to where it enters a stage. */
+void moves_until(struct world *w, uint64_t operation, enum dir_stage stage_wanted);
 /* Live agents delete what they owe. */
 void moves_clean(struct world *w);
 

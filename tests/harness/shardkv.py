@@ -82,7 +82,7 @@ class Nodes:
         self.cluster = self.make_cluster(servers)
         self.names, self.sync, self.splits = names, sync, splits
         self.environment, self.zones, self.spec = environment, zones or {}, spec or {}
-        self.nodes = {}
+        self.nodes, self.loads = {}, []
 
     def make_cluster(self, servers):
         return Cluster(servers)
@@ -117,6 +117,10 @@ class Nodes:
                 if n.log.exists():
                     print(f"# --- log of node {n.name} ---")
                     print("\n".join(f"# {line}" for line in n.log.read_text(errors="replace").splitlines()[-25:]))
+        for load in self.loads:
+            if load.process.poll() is None:
+                load.process.kill()
+                load.process.wait()
         ends = {}
         for n in self.nodes.values():
             if n.alive():
@@ -175,8 +179,9 @@ class Nodes:
             print(f"# {json.dumps(self.operation(operation))}")
             raise
 
-    def load(self, seconds, writers=4, keys=12, cities=False):
-        return Load(self, seconds, writers, keys, cities)
+    def load(self, writers=4, keys=12, cities=False):
+        self.loads.append(Load(self, writers, keys, cities))
+        return self.loads[-1]
 
     def is_well(self):
         try:
@@ -199,11 +204,15 @@ class Nodes:
 
 
 class Load:
-    def __init__(self, nodes, seconds, writers, keys, cities):
+    """Writes until it is ended."""
+
+    SECONDS = 1800  # more than anything takes
+
+    def __init__(self, nodes, writers, keys, cities):
         self.records = nodes.cluster.base / f"records-{os.getpid()}-{id(self)}.jsonl"
         endpoints = ",".join(s.url for s in nodes.cluster.servers)
         self.process = subprocess.Popen(
-            [str(BUILD / "shardkv-load"), endpoints, "ks", str(writers), str(keys), str(seconds), str(self.records),
+            [str(BUILD / "shardkv-load"), endpoints, "ks", str(writers), str(keys), str(self.SECONDS), str(self.records),
              *([str(ROOT / "examples" / "data" / "cities.tsv")] if cities else [])],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
 
@@ -214,8 +223,24 @@ class Load:
         except FileNotFoundError:
             return []
 
+    def count(self):
+        """Acknowledged writes so far."""
+        return self.records.read_bytes().count(b"\n") if self.records.exists() else 0
+
+    def grows(self, more=50):
+        """So many writes from now on are acknowledged."""
+        before = self.count()
+        wait_for(lambda: self.count() >= before + more, f"{more} more writes")
+
+    def end(self):
+        """Of the writing: what was written is read back, and the account given, at once."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.communicate(timeout=120)
+
     def finish(self):
-        out, err = self.process.communicate(timeout=120)
+        """After some writes more, to whoever is there now."""
+        self.grows()
+        out, err = self.end()
         assert self.process.returncode == 0, f"exit {self.process.returncode}: {out} {err}"
         summary = json.loads(out)
         lines = self.lines()

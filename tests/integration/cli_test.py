@@ -269,6 +269,9 @@ class CliTest(unittest.TestCase):
             (["node", "duties", "n1"], "/v1/nodes/n1/duties", {"revision": 1, "duties": [{"id": 31}]}, "31"),
             (["skew", "orders"], "/v1/skew?keyspace=orders", {"resources": {}, "hot_keys": [{"finding": "hot_key"}]}, "hot_key"),
             (["skew"], "/v1/skew", {"resources": {}, "hot_nodes": [{"finding": "hot_node"}]}, "hot_node"),
+            (["heatmap", "orders", "--resource", "writes", "--from", "2026-11-30T09:00:00Z", "--to", "2026-11-30T10:00:00Z"],
+             "/v1/heatmap?keyspace=orders&resource=writes&from=2026-11-30T09%3A00%3A00Z&to=2026-11-30T10%3A00%3A00Z",
+             {"columns": [], "rows": [{"from": "2026-11-30T09:00:00Z", "values": []}]}, "2026-11-30T09:00:00Z"),
             (["server", "list"], "/v1/cluster", cluster, "1"),
             (["watchers", "--behind", "4"], "/v1/cluster/watchers?behind=4&limit=10000", {"revision": 4, "watchers": [{"id": 3}]}, "3"),
             (["command", "get", "k/1"], "/v1/commands/k%2F1", {"revision": 4, "applied_revision": 3, "status": 201}, "201"),
@@ -304,8 +307,8 @@ class CliTest(unittest.TestCase):
              ["17", "retired", "17[,", "p)@42", "n1", "-"]),
             (["audit"],
              {"revision": 45, "entries": [{"index": 61, "at": "2026-11-30T11:58:41.007Z", "revision": 45,
-                                           "command": "reassign", "outcome": "ok", "subject": "server=1"}]},
-             ["2026-11-30T11:58:41.007Z", "45", "reassign", "ok", "server=1", "-", "-", "-"]),
+                                           "command": "reassign", "outcome": "ok", "subject": "server=1", "reason": "full"}]},
+             ["2026-11-30T11:58:41.007Z", "45", "reassign", "ok", "server=1", "full", "-", "-", "-"]),
         ]
         for args, answer, cells in table:
             with self.subTest(" ".join(args)):
@@ -324,6 +327,21 @@ class CliTest(unittest.TestCase):
             ["writes", "per_s", "5000", "3000", "35000", "35000", "7", "11.667", "0.775", "7", "6.4"], [],
             ["hot_key", "writes", "orders", "17", "n1", "melon", "35000", "1000", "spread_key", "-",
              "8", "salts,", "at", "most", "7000,", "2", "share", "an", "owner"]])
+
+    def test_heatmap_is_darker_where_there_was_more(self):
+        m = self.mock_list(reply({
+            "resource": "writes", "unit": "per_s",
+            "columns": [{"start": "", "end": "g"}, {"start": "g", "end": "p"}, {"start": "p", "end": None}],
+            "rows": [{"from": "T1", "values": [0, 450, 900]}, {"from": "T2", "values": [1, 0, 0]}]}))
+        self.assertEqual(self.run_cli([m], "heatmap", "orders").stdout, (
+            "FROM  LARGEST  HEAT\nT1    900.0    | +@|\nT2    1.0      |.  |\n\n"
+            "3 columns; @ is 900 per_s of writes, in column 3: [p, )\n"))
+
+    def test_skew_ends_with_the_cause(self):
+        m = self.mock_list(reply({"resources": {}, "cause": {
+            "kind": "tenant_and_time", "tenant": "a/", "from": "T1", "why": "one tenant had much more load"}}))
+        self.assertEqual(self.run_cli([m], "skew", "orders").stdout.splitlines()[-1],
+                         "cause: tenant_and_time a/ T1: one tenant had much more load")
 
     def moving(self, *stages, attention=None):
         """A move that is in each of the stages for one request, and in the last for ever."""

@@ -26,11 +26,6 @@ def named(name):
     return give
 
 
-def grows(load, by):
-    before = len(load.lines())
-    wait_for(lambda: len(load.lines()) > before + by, f"{by} more writes")
-
-
 class LateRequest:
     """A write whose body comes when it is told to: the node has accepted the connection and read the head before."""
 
@@ -78,24 +73,24 @@ class Regions(Nodes):
 @named("directory unavailable")
 def directory_unavailable():
     with Nodes(3, ["n1", "n2"], 1, splits=()) as t:
-        load = t.load(20)
-        grows(load, 50)
+        load = t.load()
+        load.grows()
         p = t.routes()[0]["partition"]
         for s in t.cluster.servers:
             s.kill()
         wait_for(lambda: not any((n.state(p) or {}).get("may_write") for n in t.nodes.values()), "the leases to run out")
-        stopped = len(load.lines())
+        stopped = load.count()
         epoch = t.nodes["n1"].state(p)["epoch"]
         for n in t.nodes.values():
             answer = once(n.url(), "PUT", f"/kv?keyspace=ks&partition={p}&epoch={epoch}&key=a&id=late-{n.name}", b"x")
             assert answer.status != 200, answer.raw
         # What was admitted before has been settled: from here on nothing is acknowledged.
-        assert len(load.lines()) <= stopped + 1, "writes went on without a lease"
+        assert load.count() <= stopped + 1, "writes went on without a lease"
         for s in t.cluster.servers:
             s.start()
         t.cluster.wait_ready()
         wait_for(lambda: t.may_write(t.routes()[0]), "a primary that may write again")
-        grows(load, 50)
+        load.grows()
         load.finish()
         wait_for(t.is_well, "the copies to agree")
 
@@ -145,8 +140,8 @@ def region_partition():
     if reason is not None:
         raise Skip(reason)
     with Regions(3, ["n1", "n2", "n3"], 1, splits=()) as t:
-        load = t.load(25)
-        grows(load, 50)
+        load = t.load()
+        load.grows()
         p = t.routes()[0]["partition"]
         victim = t.primary(p)
         rest = [s for s in t.cluster.servers if s is not victim.server]
@@ -168,7 +163,7 @@ def region_partition():
         assert victim.server.dropped() > 0, "the cut had no effect"
         answer = once(victim.url(), "PUT", f"/kv?keyspace=ks&partition={p}&epoch={route['epoch']}&key=a&id=cut", b"x")
         assert answer.status != 200, answer.raw
-        grows(load, 50)
+        load.grows()
         t.cluster.heal()
         t.cluster.wait_ready()
         load.finish()

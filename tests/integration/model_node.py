@@ -30,7 +30,7 @@ class ModelNode:
         self.address = address or f"{name}:9000"
         self.session = self.lease_s = None
         self.known_session = None  # what the data directory remembers
-        self.grants, self.seen = {}, 0
+        self.grants, self.seen, self.registered = {}, 0, 0
         self.work, self.seq = {}, 0
         self.stops_at = None  # a stage that this node never reports on
         self.also = {}  # what else it says, by stage
@@ -85,7 +85,8 @@ class ModelNode:
             self.session = self.known_session = answer["session"]
             self.lease_s = answer["lease_ms"] / 1000
             self.grants = {g["partition"]: g for g in answer["partitions"]}
-            self.seen = answer["revision"]
+            # Of its stages the answer says nothing: the first look at the tasks is for all of them.
+            self.seen, self.registered = 0, answer["revision"]
             self.lease_until = 0.0  # the lease begins with the first heartbeat that is answered
             self._account()
         return answer
@@ -128,7 +129,9 @@ class ModelNode:
         except Unreachable:
             return
         with self.lock:
-            if session != self.session or self.paused or answer.status != 200 or answer.json["revision"] < self.seen:
+            if session != self.session or self.paused or answer.status != 200:
+                return
+            if answer.json["revision"] < max(self.seen, self.registered):
                 return
             for task in answer.json["tasks"]:
                 if task["kind"] == "grant":

@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operations on real servers: nodes without data report what agents report, while leaders and nodes die. No two nodes
 may ever write the partition at one moment."""
+import concurrent.futures
 import pathlib
 import sys
 import time
+import urllib.parse
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent / "tools"), str(HERE.parent / "harness"), str(HERE)]
-from cluster import Cluster, once, wait_for  # noqa: E402  pylint: disable=wrong-import-position
+from cluster import Cluster, Unreachable, once, wait_for  # noqa: E402  pylint: disable=wrong-import-position
 from model_node import ModelNode, overlaps  # noqa: E402  pylint: disable=wrong-import-position
 from tap import equal, main, test  # noqa: E402  pylint: disable=wrong-import-position
 
@@ -200,6 +202,112 @@ def stages_that_take_too_long_are_tried_again():
         wait_for(lambda: operation(c, number)["state"] == "done", "the move")
         equal(route(c)["primary"]["node"], "n2")
         time.sleep(0.1)
+        finish(c, [n1, n2])
+
+
+def ask(server, path, body):
+    """By way of one server, which may point to the leader."""
+    answer = once(server.url, "POST", path, body)
+    if answer.status == 307:
+        target = urllib.parse.urlsplit(answer.headers["location"])
+        answer = once(f"{target.scheme}://{target.netloc}", "POST", path, body)
+    return answer
+
+
+@test
+def of_many_that_ask_at_once_one_wins():
+    """Two moves and a split of one partition, sent to three servers at once: the others are told who has won."""
+    with Cluster(3) as c:
+        prepare(c)
+        nodes = [*two_nodes(c), ModelNode(c, "n3").start()]
+        nodes[1].stops_at = nodes[2].stops_at = "PREPARE"
+        moves_won = 0
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            for i in range(12):
+                p = route(c)["partition"]
+                path = f"/v1/keyspaces/ks/partitions/{p}"
+                asked = [("move", {"to": "n2"}), ("move", {"to": "n3"}), ("split", {"at": [f"m{99 - i:02}"]})]
+                asked = asked[i % 3:] + asked[:i % 3]
+                answers = list(pool.map(lambda x, at=path: ask(x[0], f"{at}/{x[1][0]}", x[1][1]), zip(c.servers, asked)))
+                won = [a for a in answers if a.status < 300]
+                equal((len(won), {a.status for a in answers if a not in won}), (1, {409}), [a.raw for a in answers])
+                number = won[0].json.get("id")
+                for a in answers:
+                    if a not in won:
+                        told = (a.json["code"], a.json.get("operation"), a.json.get("retired", False))
+                        equal(told, ("partition_busy", number, False) if number else ("stale_epoch", None, True))
+                if number:
+                    moves_won += 1
+                    c.call("POST", f"/v1/operations/{number}/abort", {"reason": "the next round"}).expect(200)
+        print(f"# a move won {moves_won} times of 12")
+        finish(c, nodes)
+
+
+def confirmed(c, nodes):
+    """Who a data node would find in the right, asking with what it was last granted."""
+    r = route(c)
+    return [n.name for n in nodes
+            if once(c.leader().url, "POST", f"/v1/keyspaces/ks/partitions/{r['partition']}/check",
+                    {"node": n.name, "epoch": r["epoch"]}).status == 200]
+
+
+@test
+def a_leader_and_a_destination_that_die_together_come_back():
+    with Cluster(3) as c:
+        prepare(c)
+        source, to = two_nodes(c)
+        nodes = [source, to]
+        for stage, leader_first in (("COPY", True), ("CUTOVER", False)):
+            to.stops_at = stage
+            p = route(c)["partition"]
+            number = c.call("POST", f"/v1/keyspaces/ks/partitions/{p}/move", {"to": to.name}).expect(202)["id"]
+            wait_for(lambda n=number, s=stage: operation(c, n)["stage"] == s, f"stage {stage}")
+            leader = c.leader()
+            to.crash()
+            leader.kill()
+            to.stops_at = None
+            back = [leader.start, to.start] if leader_first else [to.start, leader.start]
+            for start in back:
+                start()
+            c.wait_ready()
+            wait_for(lambda n=number: operation(c, n)["state"] not in ("queued", "running"), f"the end of the move in {stage}")
+            o = operation(c, number)
+            equal((o["state"], route(c)["primary"]["node"]), ("done", to.name))
+            assert 2 <= o["attempt"] <= 4, o["attempt"]
+            equal(confirmed(c, nodes), [to.name])
+            source, to = to, source
+        finish(c, nodes)
+
+
+@test
+def a_cutover_without_a_quorum_has_one_outcome():
+    """What a leader alone is told is neither done nor refused; both sides wait, and whoever leads next knows."""
+    with Cluster(3) as c:
+        prepare(c)
+        n1, n2 = two_nodes(c)
+        n2.stops_at = "CUTOVER"
+        number, p = move(c), route(c)["partition"]
+        task = wait_for(lambda: [t for t in list(n2.work.values()) if t.get("stage") == "CUTOVER"], "the fence")[0]
+        leader, followers = c.leader(), c.followers()
+        for s in followers:
+            s.pause()
+        try:
+            answer = once(leader.url, "POST", f"/v1/operations/{number}/reports",
+                          {"node": "n2", "session": n2.session, "attempt": task["attempt"], "stage": "CUTOVER", "seq": 1000,
+                           "applied_position": 30, "checksum": "00000000000000bb"}, timeout=3)
+            equal((answer.status, answer.json["code"]), (503, "outcome_unknown"), answer.raw)
+        except Unreachable:
+            pass  # as good: it says nothing
+        equal((n1.may_write(p), n2.may_write(p)), (False, False))
+        leader.kill()
+        for s in followers:
+            s.resume()
+        n2.seq, n2.stops_at = 1000, None
+        leader.start()
+        c.wait_ready()
+        wait_for(lambda: operation(c, number)["state"] == "done", "the move")
+        wait_for(lambda: n2.may_write(p), "the new grant")
+        equal((route(c)["primary"]["node"], confirmed(c, [n1, n2])), ("n2", ["n2"]))
         finish(c, [n1, n2])
 
 

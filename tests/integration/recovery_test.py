@@ -41,6 +41,29 @@ def copies_of_a_node_that_stays_away_are_made_anew():
 
 
 @test
+def two_that_die_around_a_change_of_leader_are_both_made_anew():
+    with Cluster(3) as c:
+        prepare(c)
+        nodes = [ModelNode(c, f"n{i}").start() for i in range(1, 10)]
+        keyspace(c, sync=2, splits=[chr(ord("b") + i) for i in range(11)])
+        wait_for(lambda: is_whole(c), "the first placement")
+        # With more than a quarter of the fleet away nothing would be begun.
+        gone = {n.name for n in nodes[:2]}
+        nodes[0].crash()
+        wait_for(lambda: replication(c)["totals"]["under_replicated"] > 0, "the first loss to be seen")
+        leader = c.leader()
+        leader.kill()
+        nodes[1].crash()
+        c.leader()
+        leader.start()
+        c.wait_ready()
+        wait_for(lambda: is_whole(c) and not any(gone & set(h) for h in holders(c)), "new copies", deadline_s=60)
+        equal({len(h) for h in holders(c)}, {3})
+        equal(replication(c)["totals"]["under_replicated"], 0)
+        finish(c, nodes)
+
+
+@test
 def no_rule_is_broken_for_want_of_a_node():
     with Cluster(1) as c:
         prepare(c)

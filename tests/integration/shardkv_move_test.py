@@ -52,7 +52,7 @@ def a_trimmed_log_begins_with_another_snapshot():
         fill(t, route, 400, begin=1000)
         assert source.state(route["partition"])["base"] > 300
         op = t.wait_done(operation)
-        assert stages(op).count("SNAPSHOT") == 2, stages(op)
+        assert stages(op).count("SNAPSHOT") >= 2, stages(op)  # more of them when writing was slow
         t.all_well()
         equal(to.state(route["partition"])["items"], 700)
 
@@ -87,8 +87,8 @@ def a_full_destination_is_not_moved_to():
 def a_part_of_a_partition_moves():
     with Nodes(1, ["n1", "n2"], 0, splits=()) as t:
         route, source, to = ends(t)
-        load = t.load(6, keys=26)
-        wait_for(lambda: len(load.lines()) > 150, "writes")
+        load = t.load(keys=26)
+        load.grows(150)
         t.wait_done(t.move(route["partition"], to, range={"start": "g", "end": "p"}))
         owners = [(r.get("start", ""), r["primary"]["node"]) for r in t.routes()]
         equal(owners, [("", source.name), ("g", to.name), ("p", source.name)])

@@ -77,8 +77,8 @@ def keys_go_with_their_range():
 def splits_and_merges_under_load_lose_nothing():
     rand = random.Random(3)
     with Nodes(1, ["n1", "n2"], 1) as t:
-        load = t.load(9)
-        wait_for(lambda: len(load.lines()) > 100, "writes")
+        load = t.load()
+        load.grows(100)
         for _ in range(5):
             served(t)
             routes = t.routes()
@@ -91,8 +91,7 @@ def splits_and_merges_under_load_lose_nothing():
                 answer = merge(t, routes[at]["partition"], routes[at + 1]["partition"])
                 if answer.status != 200:  # their copies are not alike at present
                     equal(answer.json["code"], "not_mergeable")
-            before = len(load.lines())
-            wait_for(lambda: len(load.lines()) > before + 40, "writes after it")
+            load.grows(40)
         summary = load.finish()
         equal((summary["lost"], summary["stale_accepted"]), (0, 0))
         served(t)
@@ -102,8 +101,8 @@ def splits_and_merges_under_load_lose_nothing():
 @test
 def a_node_that_was_away_makes_the_copies_late():
     with Nodes(1, ["n1", "n2"], 1, splits=()) as t:
-        load = t.load(9, keys=26)
-        wait_for(lambda: len(load.lines()) > 100, "writes")
+        load = t.load(keys=26)
+        load.grows(100)
         p = t.routes()[0]["partition"]
         primary = t.primary(p)
         away = t.nodes["n2" if primary.name == "n1" else "n1"]
@@ -111,8 +110,7 @@ def a_node_that_was_away_makes_the_copies_late():
         left, right = split(t, p, "m")
         split(t, left, "f")  # a child of a child that the node never heard of
         served(t)
-        before = len(load.lines())
-        wait_for(lambda: len(load.lines()) > before + 40, "writes without it")
+        load.grows(40)
         away.start()
         wait_for(lambda: all(r["role"] != "async" for route in t.routes() for r in route["replicas"]), "its copies to be in sync")
         primary.kill()  # and what they have is all there is now
@@ -127,11 +125,10 @@ def a_node_that_was_away_makes_the_copies_late():
 @test
 def a_crash_in_a_split_loses_nothing():
     with Nodes(1, ["n1"], 0, splits=()) as t:
-        load = t.load(8, keys=26)
+        load = t.load(keys=26)
         n1 = t.nodes["n1"]
         for at in "hp":
-            before = len(load.lines())
-            wait_for(lambda: len(load.lines()) > before + 60, "writes")
+            load.grows(60)
             split(t, t.routes()[-1]["partition"], at)
             n1.kill()  # before, while or after it has made the copies
             n1.start()

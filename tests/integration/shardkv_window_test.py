@@ -47,7 +47,7 @@ def reads_of_the_old_epoch_hold_the_window_open():
         wait_for(lambda: read(source, old).status == 200, "the source to serve what was routed before")
         answer = read(source, old).expect(200)
         equal(answer["stale"], True)
-        equal(read(source, new).status, 421, "the new epoch at the source")  # B039
+        equal(read(source, new).status, 421, "the new epoch at the source")
         equal(read(to, old).status, 421, "the old epoch at the destination")
         equal(read(to, new).expect(200)["stale"], False)
         equal(once(source.url(), "PUT", f"/kv?keyspace=ks&partition={p}&epoch={old}&key=k&id=late", b"x").status, 421)
@@ -68,15 +68,14 @@ def a_copy_that_dies_while_the_destination_is_joined_stalls_nothing():
         p, source = route["partition"], t.primary(route["partition"])
         copy = t.nodes[next(r["node"] for r in route["replicas"] if r["role"] == "sync")]
         to = next(n for n in t.nodes.values() if n not in (source, copy))
-        load = t.load(9, keys=4)
-        wait_for(lambda: len(load.lines()) > 50, "writes")
+        load = t.load(keys=4)
+        load.grows(50)
         operation = t.move(p, to)
         wait_for(lambda: t.operation(operation)["stage"] in ("DUAL_WRITE", "VALIDATE", "FENCE", "CUTOVER", "WINDOW", "CLEANUP"),
                  "the destination to be joined")
         copy.kill()
         t.wait_done(operation)
-        before = len(load.lines())
-        wait_for(lambda: len(load.lines()) > before + 50, "writes without it")
+        load.grows(50)
         roles = {r["node"]: r["role"] for r in t.routes()[0]["replicas"]}
         equal(roles, {to.name: "primary", copy.name: "async"})
         copy.start()
@@ -93,8 +92,8 @@ def the_way_back_has_little_to_copy():
                                                                "required_checks": ["schema", "observability", "capacity"]}}) as t:
         route, source, to = ends(t)
         p = route["partition"]
-        load = t.load(7, keys=6)
-        wait_for(lambda: len(load.lines()) > 100, "writes")
+        load = t.load(keys=6)
+        load.grows(100)
         operation = t.move(p, to)
         wait_for(lambda: t.operation(operation)["stage"] == "WINDOW", "the window")
         after = t.primary(p).state(p)["position"]
@@ -113,8 +112,8 @@ def the_way_back_without_reverse_replication_catches_up():
     with Nodes(1, ["n1", "n2"], 0, splits=(), spec={"policy": {"validation_window_ms": 60000}}) as t:
         route, source, to = ends(t)
         p = route["partition"]
-        load = t.load(6, keys=6)
-        wait_for(lambda: len(load.lines()) > 100, "writes")
+        load = t.load(keys=6)
+        load.grows(100)
         operation = t.move(p, to)
         wait_for(lambda: t.operation(operation)["stage"] == "WINDOW", "the window")
         before = source.state(p)["position"]

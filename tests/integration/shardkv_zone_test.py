@@ -32,15 +32,14 @@ def a_killed_zone_loses_nothing():
         for route in t.routes():
             equal(sorted(roles(route).values()), ["async", "primary", "sync"])
             equal({zones[n] for n in roles(route)}, set("abc"), "zones of a partition")
-        load = t.load(9, writers=6, keys=12)
-        wait_for(lambda: len(load.lines()) > 150, "writes")
+        load = t.load(writers=6, keys=12)
+        load.grows(150)
         killed = zones[t.routes()[0]["primary"]["node"]]
         victims = [n for n in t.nodes.values() if zones[n.name] == killed]
         for node in victims:
             node.kill()
         wait_for(lambda: all(r["primary"] and zones[r["primary"]["node"]] != killed for r in t.routes()), "the failovers")
-        before = len(load.lines())
-        wait_for(lambda: len(load.lines()) > before + 100, "writes without the zone")
+        load.grows(100)
         for node in victims:
             node.start()
         summary = load.finish()
@@ -62,13 +61,12 @@ def an_asynchronous_copy_follows_and_is_never_counted():
         route = t.routes()[0]
         p, primary = route["partition"], t.primary(route["partition"])
         [follower], [copy] = of_role(t, route, "async"), of_role(t, route, "sync")
-        load = t.load(14, keys=6)
-        wait_for(lambda: len(load.lines()) > 100, "writes")
+        load = t.load(keys=6)
+        load.grows(100)
         at = primary.state(p)["position"]
         wait_for(lambda: follower.state(p)["position"] > at, "it to follow")
         follower.kill()  # nobody waits for it
-        before = len(load.lines())
-        wait_for(lambda: len(load.lines()) > before + 400, "writes, more than the log holds")
+        load.grows(400)
         follower.start()  # no log leads there any more
         wait_for(lambda: (s := follower.state(p)) and s["position"] > at + 400 and s["base"] > at, "it to be rebuilt")
         equal(roles(t.routes()[0]), {primary.name: "primary", copy.name: "sync", follower.name: "async"})

@@ -10,12 +10,19 @@ FOLDERS = {
     "directory": {"base", "directory"},
     "raft": {"base", "raft"},
     "balancer": {"base", "directory", "balancer"},
+    "simulate": {"base", "directory", "balancer", "simulate"},
     "control": {"base", "directory", "balancer", "control"},
     "api": {"base", "directory", "balancer", "control", "api"},
     "client": {"base", "client"},
     "cli": {"base", "client", "cli"},
 }
-CROSSING = {("control", "raft/replica.h"), ("api", "raft/replica.h")}
+CROSSING = {
+    ("control", "raft/replica.h"),
+    ("api", "raft/replica.h"),
+    ("simulate", "control/admission.h"),
+    ("cli", "simulate/simulate.h"),
+    ("cli", "balancer/plan.h"),
+}
 # A library that only some files may know.
 LIBRARIES = {
     "sqlite3.h": r"src/directory/store\w*\.[ch]|tests/.*",
@@ -23,8 +30,8 @@ LIBRARIES = {
     "raft/": r"src/raft/\w+\.[ch]|tests/.*",
     "uv.h": r"src/raft/\w+\.[ch]|src/control/\w+\.[ch]|src/server\.c|tests/.*",
     "microhttpd.h": r"src/api/mhd\.c",
-    "jansson.h": r"src/(api|cli|client)/\w+\.[ch]|src/join\.c|tests/.*",
-    "curl/curl.h": r"src/(cli|client)/\w+\.[ch]|src/join\.c|tests/.*",
+    "jansson.h": r"src/(api|cli|client)/\w+\.[ch]|src/simulate/(scenario|fields)\w*\.[ch]|src/join\.c|tests/.*",
+    "curl/curl.h": r"src/(cli|client)/\w+\.[ch]|src/(join|warm)\.c|tests/.*",
     "xxhash.h": r"src/base/hash\.c",
     "urcu": r"src/base/rcu\.[ch]",
     "assert.h": r"$^",

@@ -6,7 +6,7 @@
  *       reserve; nothing but an admission ever makes a sum larger;
  *   I17 only what runs holds a reservation, each its own, and what steps down is done;
  *   I18 nothing routine is admitted while a recovery that could be waits;
- *   B101 no node gives and takes routine copies at once;
+ *   no node gives and takes routine copies at once;
  *   and what is taken is what the index says (dir_check). */
 #include "base/mem.h"
 #include "directory/budget_internal.h"

@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/mem.h"
 #include "base/parse.h"
+#include "directory/balancer.h"
 #include "directory/directory.h"
 #include "raft/guard.h"
 #include "tests/harness/tap.h"
@@ -108,6 +109,12 @@ static struct slice row_key(const struct dir_object *o, uint8_t out[9])
         break;
     case DIR_KIND_OPERATION:
         id = ((const struct dir_operation *)(const void *)o)->id;
+        break;
+    case DIR_KIND_PROPOSAL:
+        id = ((const struct dir_proposal *)(const void *)o)->id;
+        break;
+    case DIR_KIND_BALANCER:
+        id = DIR_BALANCER_ID;
         break;
     case DIR_KIND_DUTY:
         id = ((const struct dir_duty *)(const void *)o)->id;

@@ -740,6 +740,28 @@ static void l25_one_vote_in_a_term(void)
     shown(two_votes, GUARD_ONE_VOTE, CRASHED);
 }
 
+/* --- GUARD_TELL --- */
+
+/* A command takes 40 ms of virtual time here, and a heartbeat comes each 100 ms. */
+static enum outcome heard_late(unsigned measures)
+{
+    setup(3, measures);
+    for (uint64_t c = 1; c <= 3; c++) {
+        propose(0, c);
+        if (!applies(1, c, 90) || !applies(2, c, 10)) {
+            return VIOLATED;
+        }
+    }
+    step(1000);
+    return guard_stats(w.machines[0].guard)->commits_told <= 10 ? HELD : UNEXPECTED; /* once each */
+}
+
+static void followers_hear_of_a_commit_at_once(void)
+{
+    CHECK_U64(run_forked(heard_late, GUARD_ALL), VIOLATED);
+    CHECK_U64(run_forked(heard_late, GUARD_ALL | GUARD_TELL), HELD);
+}
+
 int main(void)
 {
     RUN(l1_leftovers_are_not_acknowledged);
@@ -755,5 +777,6 @@ int main(void)
     RUN(l9_the_log_is_not_truncated_during_a_snapshot);
     RUN(l10_a_change_is_undone_without_its_predecessor_in_the_log);
     RUN(l25_one_vote_in_a_term);
+    RUN(followers_hear_of_a_commit_at_once);
     return tap_done();
 }

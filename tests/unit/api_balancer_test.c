@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Budgets over HTTP: limits, what is in use, what waits and why, and what a move is going to cost.
  */
+#include "base/clock.h"
 #include "directory/budget.h"
 #include "tests/harness/api_world.h"
 #include "tests/harness/tap.h"
@@ -112,9 +113,125 @@ static void nonsense_is_refused_by_name(void)
     refused("{\"budgets\":{\"disk\":{}}}", 400, "invalid_request", "/budgets/disk");
     refused("{\"budgets\":[]}", 400, "invalid_request", "/budgets");
     refused("{\"mode\":1}", 400, "invalid_request", "/mode");
+    refused("{\"mode\":\"on\"}", 400, "invalid_request", "/mode");
+    refused("{\"thresholds\":{\"high_ppm\":900001}}", 422, "invalid_settings",
+            "/thresholds/high_ppm");
+    refused("{\"mode\":\"auto\",\"thresholds\":{\"low_ppm\":100000}}", 422, "invalid_settings",
+            "/thresholds/low_ppm");
+    refused("{\"thresholds\":{\"merge_share_ppm\":100000}}", 422, "invalid_settings",
+            "/thresholds/merge_share_ppm");
+    refused("{\"classes\":{\"hot\":1}}", 400, "invalid_request", "/classes/hot");
+    refused("{\"classes\":{\"drain\":false}}", 400, "invalid_request", "/classes/drain");
+    refused("{\"guardrails\":{\"error_ppm\":1000001}}", 422, "invalid_settings",
+            "/guardrails/error_ppm");
+    refused("{\"guardrails\":7}", 400, "invalid_request", "/guardrails");
     CHECK(EXPECT(&w, "GET /v1/balancer", NULL, 200, NULL));
     CHECK_U64(api_u64(&w, "revision"), revision);
     CHECK_U64(api_u64(&w, "budgets/source/moves"), 2);
+    api_world_close(&w);
+}
+
+static void settings_are_read_and_changed(void)
+{
+    open_world();
+    CHECK(EXPECT(&w, "GET /v1/balancer", NULL, 200, NULL));
+    CHECK_STR(api_text(&w, "mode"), "advise");
+    CHECK_U64(api_u64(&w, "thresholds/high_ppm"), 100000);
+    CHECK(json_is_true(api_at(&w, "classes/hot")));
+    CHECK_U64(api_u64(&w, "guardrails/queue_ms_p99"), 0);
+    CHECK(json_is_null(api_at(&w, "pause")));
+    CHECK_STR(api_text(&w, "idle/code"), "starting");
+    CHECK(EXPECT(&w, "PATCH /v1/balancer",
+                 "{\"mode\":\"auto\",\"thresholds\":{\"high_ppm\":200000,\"round_ms\":100},"
+                 "\"classes\":{\"merge\":false},\"guardrails\":{\"queue_ms_p99\":50},"
+                 "\"budgets\":{\"release_ms\":1}}",
+                 200, NULL));
+    uint64_t revision = api_u64(&w, "revision");
+    CHECK(EXPECT(&w, "GET /v1/balancer", NULL, 200, NULL));
+    CHECK_STR(api_text(&w, "mode"), "auto");
+    CHECK_U64(api_u64(&w, "thresholds/high_ppm"), 200000);
+    CHECK_U64(api_u64(&w, "thresholds/round_ms"), 100);
+    CHECK_U64(api_u64(&w, "thresholds/low_ppm"), 30000);
+    CHECK(json_is_false(api_at(&w, "classes/merge")));
+    CHECK_U64(api_u64(&w, "guardrails/queue_ms_p99"), 50);
+    CHECK_U64(api_u64(&w, "budgets/release_ms"), 1);
+    CHECK(EXPECT(&w, "PATCH /v1/balancer", "{\"mode\":\"auto\"}", 200, NULL));
+    CHECK_U64(api_u64(&w, "revision"), revision);
+    CHECK(EXPECT(&w, "PATCH /v1/balancer",
+                 "{\"mode\":null,\"thresholds\":{\"high_ppm\":null},\"classes\":null}", 200, NULL));
+    CHECK(EXPECT(&w, "GET /v1/balancer", NULL, 200, NULL));
+    CHECK_STR(api_text(&w, "mode"), "advise");
+    CHECK_U64(api_u64(&w, "thresholds/high_ppm"), 100000);
+    CHECK_U64(api_u64(&w, "thresholds/round_ms"), 100);
+    CHECK(json_is_true(api_at(&w, "classes/merge")));
+    CHECK(EXPECT(&w, "PATCH /v1/balancer", "{\"mode\":\"off\"}", 200, NULL));
+    CHECK(EXPECT(&w, "GET /v1/balancer", NULL, 200, NULL));
+    CHECK_STR(api_text(&w, "idle/code"), "off");
+    api_world_close(&w);
+}
+
+static void it_is_paused_and_resumed(void)
+{
+    open_world();
+    CHECK(EXPECT(&w, "POST /v1/balancer/pause", "{\"reason\":\"\"}", 400, "invalid_request"));
+    CHECK_STR(api_text(&w, "errors/0/pointer"), "/reason");
+    CHECK(EXPECT(&w, "POST /v1/balancer/pause", "{\"reason\":\"x\",\"for_ms\":0}", 400,
+                 "invalid_request"));
+    CHECK_STR(api_text(&w, "errors/0/pointer"), "/for_ms");
+    CHECK(EXPECT(&w, "POST /v1/balancer/pause", "{\"reason\":\"migration\"}", 200, NULL));
+    CHECK(EXPECT(&w, "GET /v1/balancer", NULL, 200, NULL));
+    CHECK_STR(api_text(&w, "pause/reason"), "migration");
+    CHECK(json_is_null(api_at(&w, "pause/until")));
+    CHECK_STR(api_text(&w, "idle/code"), "paused");
+    CHECK(
+        EXPECT(&w, "POST /v1/balancer/pause", "{\"reason\":\"more\",\"for_ms\":60000}", 200, NULL));
+    CHECK(EXPECT(&w, "GET /v1/balancer", NULL, 200, NULL));
+    CHECK_STR(api_text(&w, "pause/reason"), "more");
+    CHECK(json_is_string(api_at(&w, "pause/until")));
+    CHECK(EXPECT(&w, "POST /v1/balancer/resume", NULL, 200, NULL));
+    uint64_t revision = api_u64(&w, "revision");
+    CHECK(EXPECT(&w, "GET /v1/balancer", NULL, 200, NULL));
+    CHECK(json_is_null(api_at(&w, "pause")));
+    CHECK(EXPECT(&w, "POST /v1/balancer/resume", NULL, 200, NULL));
+    CHECK_U64(api_u64(&w, "revision"), revision);
+    api_world_close(&w);
+}
+
+static void note(const char *code, const char *detail)
+{
+    union {
+        const char *in;
+        char *out;
+    } c = {.in = code}, d = {.in = detail};
+    Cadastre__BalancerNote m;
+    cadastre__balancer_note__init(&m);
+    m.code = c.out;
+    m.detail = d.out;
+    m.proposed = 3;
+    struct dir_result *r = local_control_run(w.control, CADASTRE__COMMAND__BODY_BALANCER_NOTE, &m);
+    CHECK_U64(r->err.code, ERR_OK);
+    result_unref(r);
+}
+
+static void why_it_is_idle_is_remembered(void)
+{
+    open_world();
+    note("quiet", "");
+    note("quiet", ""); /* says nothing new */
+    note("active", "");
+    CHECK(EXPECT(&w, "GET /v1/balancer", NULL, 200, NULL));
+    CHECK(json_is_null(api_at(&w, "idle")));
+    CHECK_U64(json_array_size(api_at(&w, "decisions")), 2);
+    CHECK_STR(api_text(&w, "decisions/0/code"), "active");
+    CHECK_U64(api_u64(&w, "decisions/0/proposed"), 3);
+    for (int i = 0; i < 80; i++) {
+        note("guardrail", text("round %d", i));
+    }
+    CHECK(EXPECT(&w, "GET /v1/balancer", NULL, 200, NULL));
+    CHECK_STR(api_text(&w, "idle/code"), "guardrail");
+    CHECK_STR(api_text(&w, "idle/detail"), "round 79");
+    CHECK_U64(json_array_size(api_at(&w, "decisions")), 64);
+    CHECK_STR(api_text(&w, "decisions/63/detail"), "round 16");
     api_world_close(&w);
 }
 
@@ -251,7 +368,7 @@ report(uint64_t operation, const char *node, unsigned seq, const char *stage, co
                  200, NULL));
 }
 
-/* B068: what has failed for good shows, and what a person has stopped does not. */
+/* What has failed for good shows, and what a person has stopped does not. */
 static void what_needs_a_person_is_counted(void)
 {
     open_world();
@@ -265,6 +382,40 @@ static void what_needs_a_person_is_counted(void)
     CHECK(EXPECT(&w, "GET /metrics", NULL, 200, NULL));
     CHECK(strstr(api_body(&w), "\ncadastre_directory_operations_queued 0\n") != NULL);
     CHECK(strstr(api_body(&w), "\ncadastre_directory_operations_attention 1\n") != NULL);
+    api_world_close(&w);
+}
+
+/* In milliseconds. */
+static uint64_t oldest_stage(void)
+{
+    static const char name[] = "\ncadastre_directory_operations_oldest_stage_seconds ";
+    CHECK(EXPECT(&w, "GET /metrics", NULL, 200, NULL));
+    const char *at = strstr(api_body(&w), name);
+    CHECK(at != NULL);
+    uint64_t got = 0;
+    for (at = at != NULL ? at + sizeof name - 1 : ""; *at != '\0' && *at != '\n'; at++) {
+        got = *at == '.' ? got : got * 10 + (uint64_t)(*at - '0');
+    }
+    return got;
+}
+
+/* Of what nobody reports on any more; of what has ended it says nothing. */
+static void what_stands_still_shows(void)
+{
+    open_world();
+    CHECK_U64(oldest_stage(), 0);
+    uint64_t id = move(0, "n2", "");
+    admit(id);
+    uint64_t until = clock_mono_ms() + 30000, last = 0;
+    while (last < 20 && clock_mono_ms() < until) {
+        last = oldest_stage();
+    }
+    CHECK(last >= 20);
+    uint64_t younger = move(1, "n3", "");
+    CHECK(oldest_stage() >= last);
+    CHECK(EXPECT(&w, text("POST /v1/operations/%" PRIu64 "/abort", younger), NULL, 200, NULL));
+    CHECK(EXPECT(&w, text("POST /v1/operations/%" PRIu64 "/abort", id), NULL, 200, NULL));
+    CHECK_U64(oldest_stage(), 0);
     api_world_close(&w);
 }
 
@@ -294,10 +445,14 @@ int main(void)
 {
     RUN(limits_are_read_and_changed);
     RUN(nonsense_is_refused_by_name);
+    RUN(settings_are_read_and_changed);
+    RUN(it_is_paused_and_resumed);
+    RUN(why_it_is_idle_is_remembered);
     RUN(the_modeled_figures_come_out);
     RUN(what_is_not_known_is_null);
     RUN(what_waits_says_for_what);
     RUN(agents_are_told_the_rate);
+    RUN(what_stands_still_shows);
     RUN(progress_is_true_while_it_copies);
     RUN(what_needs_a_person_is_counted);
     return tap_done();

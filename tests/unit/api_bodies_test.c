@@ -55,7 +55,10 @@ static const struct body {
                                  "\"00112233445566778899aabbccddeeff\"}"},
     {"PATCH /v1/balancer",
      "{\"budgets\":{\"source\":{\"moves\":1,\"bytes_per_s\":1},\"transfer\":{\"moves\":1},"
-     "\"recovery_reserve_percent\":1,\"release_ms\":1},\"expect_revision\":99999}"},
+     "\"recovery_reserve_percent\":1,\"release_ms\":1},\"mode\":\"auto\","
+     "\"thresholds\":{\"high_ppm\":100000},\"classes\":{\"hot\":true},"
+     "\"guardrails\":{\"queue_ms_p99\":1},\"expect_revision\":99999}"},
+    {"POST /v1/balancer/pause", "{\"reason\":\"x\",\"for_ms\":1,\"expect_revision\":99999}"},
     {"PATCH /v1/cluster/servers/9", "{\"role\":\"voter\",\"expect_revision\":99999}"},
     {"POST /v1/cluster/transfer-leadership", "{\"to\":9}"},
 };

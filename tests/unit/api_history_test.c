@@ -312,6 +312,7 @@ static void the_audit_names_every_command(void)
     CHECK_STR(api_text(&w, "entries/0/idempotency_key"), "gone");
     CHECK_U64(api_u64(&w, "entries/0/revision"), revision);
     CHECK(strncmp(api_text(&w, "entries/0/remote"), "127.0.0.1", 9) == 0);
+    CHECK(api_at(&w, "entries/0/reason") == NULL);
     json_t *whole = json_incref(api_at(&w, "entries")), *paged = json_array();
     char *next = mem_strdup("");
     while (next != NULL) {
@@ -325,6 +326,10 @@ static void the_audit_names_every_command(void)
     CHECK(json_equal(whole, paged));
     json_decref(whole);
     json_decref(paged);
+    /* Why, in the words of whoever did it. */
+    CHECK(EXPECT(&w, "POST /v1/nodes/n1/cordon", "{\"reason\":\"new disk\"}", 200, NULL));
+    CHECK(EXPECT(&w, "GET /v1/audit?limit=1", NULL, 200, NULL));
+    CHECK_STR(api_text(&w, "entries/0/reason"), "new disk");
     end_past(&w, &past);
 }
 

@@ -107,6 +107,10 @@ static void what_is_wrong_is_named_and_nothing_counts(void)
         {__LINE__, ",\"keys\":[{\"weight\":1}]", "", "/partitions/0/keys/0/key"},
         {__LINE__, ",\"keys\":[{\"key\":\"a\",\"weight\":1,\"end\":7}]", "",
          "/partitions/0/keys/0/end"},
+        {__LINE__, ",\"keys\":[{\"key\":\"b\",\"weight\":1,\"end\":\"a\"}]", "",
+         "/partitions/0/keys/0/end"},
+        {__LINE__, ",\"keys\":[{\"key\":\"b\",\"weight\":1,\"end\":\"b\"}]", "",
+         "/partitions/0/keys/0/end"},
         {__LINE__, "", ",\"session\":1", "/session"}, /* twice */
         {__LINE__, "", ",\"seq\":0", "/seq"},
         {__LINE__, "", ",\"node\":[]", "/node"},

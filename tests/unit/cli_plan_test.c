@@ -432,6 +432,52 @@ static void reads_rates_and_percentages(void)
     }
 }
 
+static void reads_times(void)
+{
+    static const struct {
+        const char *text;
+        uint64_t ms;
+    } rows[] = {
+        {"1970-01-01T00:00:00Z", 0},
+        {"1970-01-01T00:00:00.001Z", 1},
+        {"2026-11-30T11:52:02.123Z", UINT64_C(1796039522123)},
+        {"2026-11-30T11:52:02.5Z", UINT64_C(1796039522500)},
+        {"2024-02-29T23:59:59Z", UINT64_C(1709251199000)},
+        {"2000-03-01T00:00:00Z", UINT64_C(951868800000)},
+        {"9999-12-31T23:59:59.999Z", UINT64_C(253402300799999)},
+    };
+    static const char *const bad[] = {"",
+                                      "2026-11-30",
+                                      "2026-11-30T11:52:02",
+                                      "2026-11-30 11:52:02Z",
+                                      "2026-11-30T11:52:02+01:00",
+                                      "2026-11-30T11:52:02.Z",
+                                      "2026-11-30T11:52:02.1234Z",
+                                      "2026-11-30T24:00:00Z",
+                                      "2026-11-30T23:60:00Z",
+                                      "2026-11-30T23:59:60Z",
+                                      "2026-11-31T00:00:00Z",
+                                      "2025-02-29T00:00:00Z",
+                                      "2100-02-29T00:00:00Z",
+                                      "2026-13-01T00:00:00Z",
+                                      "2026-00-01T00:00:00Z",
+                                      "2026-01-00T00:00:00Z",
+                                      "1969-12-31T23:59:59Z",
+                                      "2026-11-30T11:52:02Zz"};
+    uint64_t ms;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        ms = 7;
+        tap_note("'%s'", rows[i].text);
+        CHECK(parse_rfc3339(rows[i].text, &ms));
+        CHECK_U64(ms, rows[i].ms);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        ms = 7;
+        tap_note("'%s'", bad[i]);
+        CHECK(!parse_rfc3339(bad[i], &ms) && ms == 7);
+    }
+}
+
 int main(void)
 {
     (void)close(STDERR_FILENO); /* refusals are said there */
@@ -448,5 +494,6 @@ int main(void)
     RUN(plans_shards_at_the_edges);
     RUN(refuses_bad_flags);
     RUN(reads_rates_and_percentages);
+    RUN(reads_times);
     return tap_done();
 }

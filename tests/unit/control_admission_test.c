@@ -236,7 +236,7 @@ static void more_recoveries_than_are_looked_at_go_first(void)
     close_world();
 }
 
-/* B104: the balancer is never done, and something small wants its turn. */
+/* The balancer is never done, and something small wants its turn. */
 static uint64_t turns_until_admitted(uint32_t class_of, uint32_t of_others)
 {
     open_world();

@@ -265,7 +265,7 @@ static void what_can_never_fit_says_why(void)
 
 /* --- where bytes flow --- */
 
-/* B112: the copy comes from the primary, whichever replica is to leave. */
+/* The copy comes from the primary, whichever replica is to leave. */
 static void the_source_is_where_bytes_come_from(void)
 {
     world_open(&w);
@@ -342,7 +342,6 @@ static void what_copies_nothing_takes_no_bytes(void)
     close_world();
 }
 
-/* B101 */
 static void a_node_does_not_give_and_take_at_once(void)
 {
     open_world();
@@ -497,7 +496,6 @@ static void without_a_time_to_step_down_all_is_given_back_at_once(void)
     close_world();
 }
 
-/* B115 */
 static void what_has_failed_holds_nothing(void)
 {
     open_world();

@@ -408,6 +408,53 @@ static void damaged_chunks_abort(void)
     close_world();
 }
 
+/* What the next report lacks, by pointer; nothing of it counts. */
+static void a_report_says_what_it_lacks(void)
+{
+    static char long_name[DIR_TEXT_MAX + 2];
+    Cadastre__Check check, *checks[] = {&check};
+    at(DIR_STAGE_PREPARE, 0);
+    Cadastre__OperationReport m = report("n2");
+    m.has = DIR_REPORT_READY;
+    CHECK_STR(tell(&m)->err.pointer, "/free_bytes");
+    m.has = DIR_REPORT_FREE_BYTES;
+    CHECK_STR(tell(&m)->err.pointer, "/ready");
+    m.has = DIR_REPORT_READY | DIR_REPORT_FREE_BYTES;
+    m.refused = text("no\x1b[2J");
+    CHECK_STR(tell(&m)->err.pointer, "/refused");
+    m.refused = text("");
+    m.problem = text("\xc3");
+    CHECK_STR(tell(&m)->err.pointer, "/problem");
+    m.problem = text("");
+    memset(long_name, 'a', sizeof long_name - 1);
+    cadastre__check__init(&check);
+    m.n_checks = 1;
+    m.checks = checks;
+    const char *const names[] = {"", "a\nb", long_name};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        check.name = text(names[i]);
+        const struct dir_result *r = tell(&m);
+        CHECK(r->err.code == ERR_INVALID_REQUEST && strcmp(r->err.pointer, "/checks") == 0);
+    }
+    CHECK(it()->stage == DIR_STAGE_PREPARE && it()->destination_says.seq == 0);
+    m.n_checks = 0;
+    CHECK_U64(tell(&m)->err.code, ERR_OK);
+    to_stage(DIR_STAGE_SNAPSHOT);
+    m = report("n1");
+    m.has = DIR_REPORT_SNAPSHOT | DIR_REPORT_BYTES_TOTAL;
+    m.snapshot = text("s1");
+    CHECK_STR(tell(&m)->err.pointer, "/position");
+    m.has |= DIR_REPORT_POSITION;
+    m.snapshot = text("s\n1");
+    CHECK_STR(tell(&m)->err.pointer, "/snapshot");
+    CHECK(it()->stage == DIR_STAGE_SNAPSHOT);
+    to_stage(DIR_STAGE_WINDOW);
+    m = report("n1");
+    m.has = DIR_REPORT_OPEN_OPERATIONS;
+    CHECK_STR(tell(&m)->err.pointer, "/stale_reads");
+    close_world();
+}
+
 static void a_gap_begins_at_the_snapshot_again(void)
 {
     at(DIR_STAGE_CATCH_UP, 0);
@@ -1406,6 +1453,10 @@ static void what_can_not_be_started(void)
     CHECK_U64(start(DIR_OPERATION_TRANSFER, "", "n2")->err.code, ERR_NO_DESTINATION);
     CHECK_U64(start(DIR_OPERATION_REMOVE_REPLICA, "n3", "")->err.code, ERR_PLACEMENT_VIOLATED);
     CHECK_U64(start(DIR_OPERATION_FAILOVER, "", "n3")->err.code, ERR_INVALID_REQUEST);
+    CHECK_STR(start(DIR_OPERATION_MOVE, "", "n9")->err.pointer, "/to");
+    CHECK_STR(start(DIR_OPERATION_ADD_REPLICA, "", "n9")->err.pointer, "/node");
+    CHECK_STR(start(DIR_OPERATION_ADD_REPLICA, "", "n3")->err.pointer, "/node");
+    CHECK_STR(start(DIR_OPERATION_REMOVE_REPLICA, "n9", "")->err.pointer, ""); /* in the path */
     (void)agent_schedule(&w, "n2", CADASTRE__SCHEDULING_VERB__CORDON);
     CHECK_U64(start(DIR_OPERATION_MOVE, "", "n2")->err.code, ERR_NO_DESTINATION);
     (void)world_node(&w, "n4", "n4:1");
@@ -1441,6 +1492,7 @@ int main(void)
     RUN(prepare_may_refuse);
     RUN(headroom_is_asked_for);
     RUN(damaged_chunks_abort);
+    RUN(a_report_says_what_it_lacks);
     RUN(a_gap_begins_at_the_snapshot_again);
     RUN(a_lost_snapshot_is_made_again);
     RUN(lag_keeps_it_in_catch_up);

@@ -88,6 +88,44 @@ static void put_leased(const char *name)
     CHECK_U64(past_apply(&w, &cmd), ERR_OK);
 }
 
+static void put_proposal(const struct dir_partition *p)
+{
+    Cadastre__ProposalMake make;
+    Cadastre__Command cmd;
+    cadastre__proposal_make__init(&make);
+    cadastre__command__init(&cmd);
+    char reason[] = "hot_node";
+    make.kind = DIR_PROPOSAL_ADVICE;
+    make.partition = p->id;
+    make.epoch = p->epoch;
+    make.reason_code = reason;
+    make.reason = reason;
+    make.expires_in_ms = DIR_REVISION_MAX / 2;
+    cmd.body_case = CADASTRE__COMMAND__BODY_PROPOSAL_MAKE;
+    cmd.proposal_make = &make;
+    CHECK_U64(past_apply(&w, &cmd), ERR_OK);
+}
+
+static void put_balancer(void)
+{
+    Cadastre__BalancerPause pause;
+    Cadastre__BalancerNote note;
+    Cadastre__Command cmd;
+    char text[] = "migration";
+    cadastre__balancer_pause__init(&pause);
+    cadastre__balancer_note__init(&note);
+    cadastre__command__init(&cmd);
+    pause.pause = true;
+    pause.reason = text;
+    cmd.body_case = CADASTRE__COMMAND__BODY_BALANCER_PAUSE;
+    cmd.balancer_pause = &pause;
+    CHECK_U64(past_apply(&w, &cmd), ERR_OK);
+    note.code = text;
+    cmd.body_case = CADASTRE__COMMAND__BODY_BALANCER_NOTE;
+    cmd.balancer_note = &note;
+    CHECK_U64(past_apply(&w, &cmd), ERR_OK);
+}
+
 /* One of each table, so that a kind that can be written and not read is found here. */
 static void every_kind_of_row_comes_back(void)
 {
@@ -107,7 +145,9 @@ static void every_kind_of_row_comes_back(void)
     }
     CHECK(v->keyspaces.count > 0 && v->partitions.count > 0 && v->nodes.count > 0);
     CHECK(v->servers.count > 0 && v->duties.count > 0 && v->dedupe.count > 0);
-    CHECK(v->operations.count > 0);
+    put_proposal(past_any_partition(&w));
+    put_balancer();
+    CHECK(v->operations.count > 0 && v->proposals.count > 0 && v->balancer.count == 1);
     uint8_t *bytes = past_snapshot(&w, &len);
     is_clean(slice_of(bytes, len));
     past_open(&other, 7, false);

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api/balancer_json.h"
+
+#include "base/parse.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const groups[] = {"thresholds", "classes", "guardrails"};
+enum { GROUPS = sizeof groups / sizeof groups[0] };
+
+static bool is_switch(int which)
+{
+    return strcmp(dir_balancer_group((enum dir_balancer_value)which), "classes") == 0;
+}
+
+/* --- out --- */
+
+static void put_group(struct buf *b, const struct dir_balancer *row, const char *group)
+{
+    const char *comma = "";
+    buf_printf(b, "\"%s\":{", group);
+    for (int i = 0; i < DIR_BALANCER_VALUES; i++) {
+        enum dir_balancer_value which = (enum dir_balancer_value)i;
+        if (strcmp(dir_balancer_group(which), group) != 0) {
+            continue;
+        }
+        buf_printf(b, "%s\"%s\":", comma, dir_balancer_name(which));
+        if (is_switch(i)) {
+            json_put_bool(b, row->values[i] != 0);
+        } else {
+            buf_printf(b, "%" PRIu64, row->values[i]);
+        }
+        comma = ",";
+    }
+    buf_put_str(b, "},");
+}
+
+static void put_pause(struct buf *b, const struct dir_balancer *row, uint64_t now_ms)
+{
+    if (!dir_balancer_is_paused(row, now_ms)) {
+        buf_put_str(b, "\"pause\":null,");
+        return;
+    }
+    buf_put_str(b, "\"pause\":{\"by\":");
+    json_put_cstring(b, row->pause_by);
+    buf_put_str(b, ",\"reason\":");
+    json_put_cstring(b, row->pause_reason);
+    buf_put_str(b, ",\"since\":");
+    json_put_time(b, row->pause_since_ms);
+    buf_put_str(b, ",\"until\":");
+    if (row->pause_until_ms != 0) {
+        json_put_time(b, row->pause_until_ms);
+    } else {
+        buf_put_str(b, "null");
+    }
+    buf_put_str(b, "},");
+}
+
+static void put_idle(struct buf *b, const char *code, const char *detail, uint64_t since_ms)
+{
+    buf_printf(b, "\"idle\":{\"code\":\"%s\",\"detail\":", code);
+    json_put_cstring(b, detail);
+    buf_put_str(b, ",\"since\":");
+    if (since_ms != 0) {
+        json_put_time(b, since_ms);
+    } else {
+        buf_put_str(b, "null");
+    }
+    buf_put_str(b, "},");
+}
+
+/* Why nothing is begun: what was set says so at once, the rest as the leader's last round found it.
+ */
+static void put_why_idle(struct buf *b, const struct dir_balancer *row, uint64_t now_ms)
+{
+    const struct dir_balancer_note *last = dir_balancer_last(row);
+    if (row->values[DIR_BALANCER_MODE] == DIR_BALANCER_OFF) {
+        put_idle(b, "off", "the mode is off", 0);
+    } else if (dir_balancer_is_paused(row, now_ms)) {
+        put_idle(b, "paused", row->pause_reason, row->pause_since_ms);
+    } else if (last == NULL) {
+        put_idle(b, "starting", "no round has ended yet", 0);
+    } else if (strcmp(last->code, DIR_BALANCER_ACTIVE) == 0) {
+        buf_put_str(b, "\"idle\":null,");
+    } else {
+        put_idle(b, last->code, last->detail, last->at_ms);
+    }
+}
+
+static void put_decisions(struct buf *b, const struct dir_balancer *row)
+{
+    buf_put_str(b, "\"decisions\":[");
+    for (uint32_t i = row->note_count; i-- > 0;) {
+        const struct dir_balancer_note *n = &row->notes[i];
+        buf_printf(b, "%s{\"at\":", i + 1 < row->note_count ? "," : "");
+        json_put_time(b, n->at_ms);
+        buf_put_str(b, ",\"code\":");
+        json_put_cstring(b, n->code);
+        buf_put_str(b, ",\"detail\":");
+        json_put_cstring(b, n->detail);
+        buf_printf(b, ",\"proposed\":%" PRIu64 ",\"rejected\":%" PRIu64 ",\"open\":%" PRIu64 "}",
+                   n->proposed, n->rejected, n->open);
+    }
+    buf_put_str(b, "],");
+}
+
+void balancer_put_settings(struct buf *b, const struct dir_view *v, uint64_t now_ms)
+{
+    const struct dir_balancer *row = view_balancer(v);
+    buf_printf(b, "\"mode\":\"%s\",", dir_balancer_mode_name(row->values[DIR_BALANCER_MODE]));
+    for (unsigned i = 0; i < GROUPS; i++) {
+        put_group(b, row, groups[i]);
+    }
+    put_pause(b, row, now_ms);
+    put_why_idle(b, row, now_ms);
+    put_decisions(b, row);
+}
+
+/* --- in --- */
+
+static void add(struct balancer_values *ret, enum dir_balancer_value which, uint64_t value)
+{
+    Cadastre__BalancerValue *v = &ret->values[ret->count];
+    cadastre__balancer_value__init(v);
+    v->which = which;
+    v->value = value;
+    ret->of[ret->count++] = v;
+}
+
+static void read_value(struct json_in *in, struct balancer_values *ret, int i)
+{
+    enum dir_balancer_value which = (enum dir_balancer_value)i;
+    const char *name = dir_balancer_name(which);
+    bool present = false;
+    if (json_in_null(in, name)) {
+        add(ret, which, dir_balancer_default(which));
+        return;
+    }
+    uint64_t value = is_switch(i) ? json_in_bool(in, name, false, &present)
+                                  : json_in_u64(in, name, false, 0, PARSE_INT_MAX, &present);
+    if (present) {
+        add(ret, which, value);
+    }
+}
+
+static void
+read_group(struct mutation *m, struct json_in *in, const char *group, struct balancer_values *ret)
+{
+    bool all_default = json_in_null(&m->in, group);
+    json_t *given = all_default ? NULL : json_in_object(&m->in, group, false);
+    char pointer[64];
+    if (!all_default && given == NULL) {
+        return;
+    }
+    if (given != NULL) {
+        (void)snprintf(pointer, sizeof pointer, "/%s", group);
+        json_in_open(in, given, pointer, &m->err);
+    }
+    for (int i = 0; i < DIR_BALANCER_VALUES; i++) {
+        enum dir_balancer_value which = (enum dir_balancer_value)i;
+        if (strcmp(dir_balancer_group(which), group) != 0) {
+            continue;
+        }
+        if (all_default) {
+            add(ret, which, dir_balancer_default(which));
+        } else {
+            read_value(in, ret, i);
+        }
+    }
+    if (given != NULL) {
+        m->in.code = json_in_close(in);
+    }
+}
+
+void balancer_read_settings(struct mutation *m, struct balancer_values *ret)
+{
+    static const char *const modes[] = {"off", "advise", "auto", NULL};
+    struct json_in in;
+    ret->count = 0;
+    if (json_in_null(&m->in, "mode")) {
+        add(ret, DIR_BALANCER_MODE, dir_balancer_default(DIR_BALANCER_MODE));
+    } else {
+        int mode = json_in_enum(&m->in, "mode", false, modes, -1);
+        if (mode >= 0) {
+            add(ret, DIR_BALANCER_MODE, (uint64_t)mode);
+        }
+    }
+    for (unsigned i = 0; i < GROUPS && m->in.code == ERR_OK; i++) {
+        read_group(m, &in, groups[i], ret);
+    }
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One round of planning: the predicted state that each step changes and the next one sees. */
+#ifndef BALANCER_INTERNAL_H
+#define BALANCER_INTERNAL_H
+
+#include "balancer/plan.h"
+
+enum { BAL_WALK_MAX = 24 };
+
+/* Copies under way at one place. */
+struct bal_usage {
+    uint32_t all, ordinary; /* ordinary: of classes that may not use the recovery reserve */
+};
+
+/* The coldest nodes of each zone, as a tree of minima; what can't take anything has BAL_SATURATED.
+ */
+struct bal_coldest {
+    uint32_t zones, leaves; /* zones: one more for nodes without */
+    uint64_t *tree;         /* of each zone 2 * leaves */
+    uint16_t *leaf_node;    /* of each zone `leaves` */
+    uint32_t *leaf_of;      /* by node */
+};
+
+/* A way through the coldest nodes: those asked are out of the trees until it ends. */
+struct bal_walk {
+    uint64_t forbidden; /* zones */
+    uint64_t key[BAL_WALK_MAX];
+    uint16_t node[BAL_WALK_MAX];
+    uint32_t count, offered;
+};
+
+struct bal_state {
+    const struct bal_fleet *f;
+    const struct bal_settings *s;
+    struct bal_memory *m;
+    struct bal_plan *plan;
+    uint64_t now;
+    uint32_t eligible;
+    bal_q32 rho;
+
+    uint64_t *load;                   /* node x resource, predicted */
+    uint64_t *share;                  /* node x resource: what it should bear */
+    uint64_t *top;                    /* node x resource: share * (1 + low) */
+    uint64_t *inverse;                /* of share */
+    uint64_t *cap;                    /* node x resource: what it may bear at most */
+    uint64_t *bytes;                  /* node: stored, both ends of what is under way */
+    uint64_t *queued;                 /* node: bytes to come */
+    bal_q32 *level;                   /* node: the highest of its resources */
+    uint8_t *takes;                   /* node: may be a destination at all */
+    uint16_t *at;                     /* copy: predicted node */
+    uint8_t *bar;                     /* partition: enum bal_reason why it stays where it is */
+    uint64_t split_at[BAL_RESOURCES]; /* load from which a partition is split; 0: never */
+
+    struct bal_usage *in, *out, *rack, *zone, *device;
+    uint32_t all, all_routine, all_hot;
+    uint16_t *transfers;
+    uint64_t tokens, hot_tokens;
+    struct bal_coldest cold;
+};
+
+/* One move that is weighed. */
+struct bal_step {
+    uint32_t copy; /* that goes */
+    uint16_t from, to;
+    uint8_t resource; /* that is to be relieved */
+    uint32_t class_of;
+    uint64_t vector[BAL_RESOURCES]; /* what leaves one node and reaches the other */
+    uint64_t excess;                /* of `resource` at the source, above its mark */
+    uint64_t bytes, time_ms;
+};
+
+struct bal_verdict {
+    uint8_t reason; /* BAL_REASON_NONE: do it */
+    bool lump;      /* only because the higher of both falls clearly */
+    uint64_t benefit, score;
+    bal_q32 from_after, to_after;
+};
+
+static inline size_t bal_cell(uint16_t node, unsigned resource)
+{
+    return (size_t)node * BAL_RESOURCES + resource;
+}
+
+static inline bool bal_uses(const struct bal_state *st, unsigned r)
+{
+    return (st->f->resources >> r & 1) != 0;
+}
+
+static inline uint32_t bal_primary(const struct bal_fleet *f, uint32_t p)
+{
+    return f->copy_begin[p];
+}
+
+/* state.c */
+void bal_state_open(struct bal_state *st);
+void bal_state_close(struct bal_state *st);
+bal_q32 bal_level(const struct bal_state *st, uint16_t node);
+/* With the vector added, or taken away. */
+bal_q32 bal_level_with(const struct bal_state *st, uint16_t node, const uint64_t *vector, bool add);
+/* The resource of which the node bears most, relative to its share. */
+unsigned bal_dominant(const struct bal_state *st, uint16_t node);
+void bal_copy_vector(const struct bal_state *st, uint32_t copy, uint64_t vector[BAL_RESOURCES]);
+uint64_t bal_copy_time(const struct bal_state *st, uint64_t bytes);
+/* The copy goes to `to` in the predicted state; its partition is taken. */
+void bal_relocate(struct bal_state *st, uint32_t copy, uint16_t to);
+void bal_shift(struct bal_state *st, uint16_t from, uint16_t to, const uint64_t *vector);
+struct bal_proposal *bal_propose(struct bal_state *st, const struct bal_proposal *p);
+void bal_reject(struct bal_state *st, uint32_t partition, uint16_t node, enum bal_reason reason);
+
+/* coldest.c */
+void bal_coldest_open(struct bal_state *st);
+void bal_coldest_close(struct bal_state *st);
+/* Keys of all nodes anew, for steps of this class. */
+void bal_coldest_fill(struct bal_state *st, uint32_t class_of);
+void bal_coldest_update(struct bal_state *st, uint16_t node, uint32_t class_of);
+/* The next coldest node that the copy may go to within the budgets, at most s->destinations of
+ * them; false: there is none. bal_walk_end puts all back, and has to be called before any key
+ * changes. */
+void bal_walk_begin(const struct bal_state *st, const struct bal_step *step, struct bal_walk *w);
+bool bal_walk_next(struct bal_state *st,
+                   const struct bal_step *step,
+                   struct bal_walk *w,
+                   uint16_t *ret_node);
+void bal_walk_end(struct bal_state *st, struct bal_walk *w);
+
+/* rules.c: what is never broken. */
+void bal_bars_open(struct bal_state *st);
+void bal_take(struct bal_state *st, uint32_t p);
+enum bal_reason bal_partition_free(const struct bal_state *st, uint32_t p);
+/* `copy`: the one that goes there, BAL_NO_PARTITION for one more. */
+enum bal_reason bal_may_join(const struct bal_state *st, uint32_t p, uint32_t copy, uint16_t node);
+enum bal_reason bal_may_hold(const struct bal_state *st, uint32_t copy, uint16_t node);
+/* Does the copy break a rule where it is? */
+enum bal_reason bal_placed(const struct bal_state *st, uint32_t copy);
+
+/* budget.c */
+void bal_budget_open(struct bal_state *st);
+enum bal_reason
+bal_budget(const struct bal_state *st, uint16_t from, uint16_t to, uint32_t class_of);
+enum bal_reason bal_budget_intake(const struct bal_state *st, uint16_t node, uint32_t class_of);
+/* Only what the source has to do with. */
+enum bal_reason bal_budget_source(const struct bal_state *st, uint16_t node, uint32_t class_of);
+void bal_budget_take(struct bal_state *st, uint16_t from, uint16_t to, uint32_t class_of);
+enum bal_reason bal_tokens(const struct bal_state *st, uint32_t class_of, uint32_t moves);
+void bal_tokens_take(struct bal_state *st, uint32_t class_of, uint32_t moves);
+void bal_tokens_refill(struct bal_memory *m,
+                       const struct bal_settings *s,
+                       uint32_t nodes,
+                       uint64_t now);
+
+/* judge.c: is a step worth it? */
+struct bal_verdict bal_judge(const struct bal_state *st, const struct bal_step *step);
+bool bal_worth(const struct bal_state *st, const struct bal_step *step, uint64_t benefit);
+
+/* Steps of a round, in their order. */
+void bal_memory_sync(struct bal_memory *m, const struct bal_fleet *f);
+void bal_observe(struct bal_state *st);
+void bal_recover(struct bal_state *st);
+void bal_evacuate(struct bal_state *st);              /* drain and misplaced copies */
+void bal_reshape(struct bal_state *st, bool may_act); /* splits, merges, hot keys */
+void bal_relieve(struct bal_state *st);
+void bal_fill(struct bal_state *st);
+bool bal_swap_one(struct bal_state *st, uint16_t from, uint32_t class_of);
+void bal_transfer_roles(struct bal_state *st, uint16_t from, uint32_t class_of);
+
+/* relieve.c, shared with explain: may the copy be taken from this node for balance? */
+/* `resource` BAL_RESOURCES: whatever it is to be moved for. */
+enum bal_reason bal_movable_held(const struct bal_state *st,
+                                 const struct bal_held *h,
+                                 uint16_t node,
+                                 unsigned resource,
+                                 bool urgent);
+enum bal_reason
+bal_movable(const struct bal_state *st, uint32_t copy, unsigned resource, bool urgent);
+enum bal_reason bal_source(const struct bal_state *st, uint16_t node);
+/* Applies the step to the predicted state, charges budgets, proposes it. */
+void bal_emit(struct bal_state *st,
+              const struct bal_step *step,
+              const struct bal_verdict *v,
+              enum bal_reason reason);
+bool bal_returns(const struct bal_state *st, uint32_t copy, uint16_t node);
+bool bal_urgent(const struct bal_state *st, uint16_t node);
+void bal_step_of(const struct bal_state *st,
+                 uint32_t copy,
+                 unsigned resource,
+                 uint32_t class_of,
+                 struct bal_step *ret);
+
+#endif

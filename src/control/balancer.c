@@ -1,0 +1,532 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The leader's rounds: from the view and the loads, by the planner, to proposals that apply checks
+ * again. A round is planned on a thread of libuv's pool, on a pinned view, and all that is kept
+ * between rounds (the planner's memory) is the leader's alone: a new one begins with a quiet
+ * window.
+ *
+ * Classes from DIR_CLASS_DRAIN on are recovery.c's. */
+#include "control/balancer.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MEASURES_A_ROUND = 16,
+    LOST_REPORT_MS = 60000, /* a node's word on itself counts for so long */
+    BOUNCES_MAX = 3,        /* partitions that a class has moved there and back, before it stops */
+    MEASURE_PART = 6        /* of the residence, after which an effect is measured */
+};
+
+struct balancer {
+    struct bal_memory *memory;                   /* owns; the round's while it runs */
+    struct fleet_birth births[FLEET_BIRTHS_MAX]; /* in the order of ids */
+    uint32_t birth_count, told;                  /* told: those that the memory knows of */
+    uint64_t term, began_ms;                     /* of the last round, monotonic; 0: none */
+    bool busy;
+    struct balancer_levels levels; /* of the last round; owns */
+    pthread_mutex_t lock;          /* of what follows */
+    struct control_planning shown; /* as of the last round; owns */
+    uint64_t shown_ms;             /* monotonic, when that was */
+};
+
+/* --- the round, on another thread --- */
+
+struct round {
+    uv_work_t work;
+    struct control *control;
+    const struct dir_view *view; /* pinned */
+    struct bal_memory *memory;   /* borrowed from the balancer, which is busy meanwhile */
+    struct fleet_birth *births;  /* owns */
+    struct fleet_input in;
+    uint64_t term;
+    struct bal_plan plan;
+    struct balancer_levels levels;
+    uint32_t known; /* partitions whose load is */
+    struct err err;
+};
+
+static void plan_round(uv_work_t *work)
+{
+    struct round *r = work->data;
+    struct bal_settings settings;
+    struct bal_fleet fleet;
+    fleet_settings(view_balancer(r->view), &settings);
+    if (fleet_build(&fleet, &r->in, &r->err) != ERR_OK) {
+        return;
+    }
+    for (uint32_t p = 0; p < fleet.partition_count; p++) {
+        r->known += (fleet.flags[p] & BAL_STALE) == 0;
+    }
+    bal_plan(&fleet, &settings, r->in.log_ms, r->memory, &r->plan);
+    balancer_measure_levels(&fleet, &settings, &r->plan, &r->levels);
+    bal_fleet_close(&fleet);
+}
+
+/* --- why nothing routine begins --- */
+
+struct gate {
+    const char *code; /* NULL: it may */
+    char detail[DIR_BALANCER_NOTE_TEXT_MAX + 1];
+};
+
+static bool over(const struct loads_node *said, enum loads_figure which, uint64_t limit)
+{
+    return limit != 0 && (said->has >> which & 1) != 0 && said->figure[which] > limit;
+}
+
+/* Failed requests in a million, of those that the node's partitions had. */
+static uint64_t error_ppm(const struct round *r, const struct loads_node *said)
+{
+    uint64_t requests = 0;
+    for (uint32_t i = 0; i < r->levels.count; i++) {
+        requests = r->levels.of[i].node == said->node ? r->levels.of[i].requests : requests;
+    }
+    bool known = (said->has >> LOADS_ERRORS & 1) != 0 && said->interval_ms > 0;
+    uint64_t errors = known ? said->figure[LOADS_ERRORS] * 1000 * 1000 / said->interval_ms : 0;
+    uint64_t all = requests > errors ? requests : errors;
+    return all == 0 ? 0 : (uint64_t)((bal_u128)errors * 1000000 / all);
+}
+
+static const char *guard_of(const struct round *r, const struct loads_node *said)
+{
+    const uint64_t *set = view_balancer(r->view)->values;
+    return over(said, LOADS_LATENCY_P99, set[DIR_BALANCER_GUARD_LATENCY])
+               ? dir_balancer_name(DIR_BALANCER_GUARD_LATENCY)
+           : over(said, LOADS_QUEUE_P99, set[DIR_BALANCER_GUARD_QUEUE])
+               ? dir_balancer_name(DIR_BALANCER_GUARD_QUEUE)
+           : over(said, LOADS_CHECKSUM_FAILURES, set[DIR_BALANCER_GUARD_CHECKSUMS])
+               ? dir_balancer_name(DIR_BALANCER_GUARD_CHECKSUMS)
+           : set[DIR_BALANCER_GUARD_ERRORS] != 0 &&
+                   error_ppm(r, said) > set[DIR_BALANCER_GUARD_ERRORS]
+               ? dir_balancer_name(DIR_BALANCER_GUARD_ERRORS)
+               : NULL;
+}
+
+static void check_guardrails(const struct round *r, struct gate *g)
+{
+    const struct dir_node *n;
+    struct ptree_iter it;
+    ptree_seek(&r->view->nodes, slice_of(NULL, 0), &it);
+    for (; g->code == NULL && (n = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
+        struct loads_node said;
+        if (!view_node_is_live(n) || !loads_node(r->control->loads, n->id, &said) ||
+            r->in.mono_ms > said.at_ms + LOST_REPORT_MS) {
+            continue;
+        }
+        const char *guard = guard_of(r, &said);
+        if (guard != NULL) {
+            g->code = "guardrail";
+            (void)snprintf(g->detail, sizeof g->detail, "%s of %s", guard, n->name);
+        }
+    }
+}
+
+static void check_gate(const struct round *r, struct gate *g)
+{
+    const struct dir_balancer *row = view_balancer(r->view);
+    *g = (struct gate){.code = NULL};
+    if (r->err.code != ERR_OK) {
+        g->code = "not_planned";
+        (void)snprintf(g->detail, sizeof g->detail, "%.100s", r->err.detail);
+    } else if (dir_balancer_is_paused(row, r->in.log_ms)) {
+        g->code = "paused";
+        (void)snprintf(g->detail, sizeof g->detail, "%.100s", row->pause_reason);
+    } else if (r->plan.breaker) {
+        g->code = "breaker";
+    } else if (r->plan.quiet) {
+        g->code = "quiet";
+    } else if (r->plan.recovering) {
+        g->code = "recovering";
+    } else {
+        check_guardrails(r, g);
+    }
+}
+
+/* --- what came of earlier ones --- */
+
+static bool is_over(const struct dir_view *v, uint64_t operation, uint64_t *ended_ms)
+{
+    const struct dir_operation *o = operation != 0 ? view_operation(v, operation) : NULL;
+    if (o != NULL && o->stage_since_ms > *ended_ms) {
+        *ended_ms = o->stage_since_ms;
+    }
+    return o == NULL || o->state >= DIR_OPERATION_DONE;
+}
+
+/* Whether the time has come to say what came of it. `*ret_effect`: with the levels of now. */
+static bool
+is_due(const struct dir_view *v, const struct dir_proposal *p, uint64_t now_ms, bool *ret_effect)
+{
+    uint64_t ended_ms = p->ended_ms;
+    uint64_t after = dir_balancer_value(v, DIR_BALANCER_RESIDENCE_MS) / MEASURE_PART;
+    *ret_effect = false;
+    if (p->state == DIR_PROPOSAL_RUNNING) {
+        return is_over(v, p->operation, &ended_ms) && is_over(v, p->with_operation, &ended_ms);
+    }
+    if (p->state != DIR_PROPOSAL_DONE || now_ms < ended_ms + after) {
+        return false;
+    }
+    *ret_effect = true;
+    for (uint32_t i = 0; i < p->figure_count; i++) {
+        if (p->figures[i].group == DIR_FIGURE_MEASURED) {
+            return false;
+        }
+    }
+    return p->from_name[0] != '\0';
+}
+
+static void measure(struct control *c, const struct dir_proposal *p, bool effect)
+{
+    struct balancer_figures figures;
+    Cadastre__ProposalMeasure m;
+    Cadastre__Command command;
+    cadastre__proposal_measure__init(&m);
+    cadastre__command__init(&command);
+    balancer_figures_open(&figures);
+    if (effect) {
+        balancer_put_effect(&figures, directory_state(c->parts.directory), &c->balancer->levels, p);
+    }
+    m.proposal = p->id;
+    m.figures = figures.of;
+    m.n_figures = figures.count;
+    command.body_case = CADASTRE__COMMAND__BODY_PROPOSAL_MEASURE;
+    command.proposal_measure = &m;
+    (void)control_propose_own(c, &command, NULL, NULL);
+}
+
+static void measure_some(struct control *c)
+{
+    const struct dir_view *v = directory_state(c->parts.directory);
+    const struct dir_proposal *p;
+    struct ptree_iter it;
+    unsigned count = 0;
+    uint64_t now = control_log_time(c);
+    ptree_seek(&v->proposals, slice_of(NULL, 0), &it);
+    for (; count < MEASURES_A_ROUND && (p = ptree_iter_get(&it, NULL)) != NULL;
+         ptree_iter_next(&it)) {
+        bool effect;
+        if (is_due(v, p, now, &effect)) {
+            measure(c, p, effect);
+            count++;
+        }
+    }
+}
+
+/* --- new ones --- */
+
+static bool has_advice(const struct dir_view *v, const struct bal_proposal *made)
+{
+    const struct dir_proposal *p;
+    struct ptree_iter it;
+    ptree_seek(&v->proposals_open, slice_of(NULL, 0), &it);
+    for (; (p = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
+        if (p->partition == made->partition && p->kind == DIR_PROPOSAL_ADVICE) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Of routine work, with room for it, and switched on. */
+static bool is_wanted(const struct round *r, const struct dir_view *v, const struct bal_proposal *p)
+{
+    enum dir_balancer_value which = dir_balancer_switch(p->class_of);
+    if (p->class_of >= DIR_CLASS_DRAIN || p->queued || p->partition == 0 ||
+        p->kind == BAL_ADD_COPY) {
+        return false;
+    }
+    if (which != DIR_BALANCER_VALUES && view_balancer(r->view)->values[which] == 0) {
+        return false;
+    }
+    return p->kind != BAL_ADVICE || !has_advice(v, p);
+}
+
+/* False when it would be refused now, or could not be proposed. */
+static bool propose(struct control *c, const struct round *r, const struct bal_proposal *p)
+{
+    const struct dir_view *v = directory_state(c->parts.directory);
+    struct balancer_make *m = mem_zalloc(sizeof *m);
+    bool automatic = view_balancer(r->view)->values[DIR_BALANCER_MODE] == DIR_BALANCER_AUTO;
+    bool ok = balancer_make_open(m, v, c->loads, &r->plan, p);
+    if (ok) {
+        m->body.execute = automatic && p->kind != BAL_ADVICE;
+        m->body.expires_in_ms = view_balancer(v)->values[DIR_BALANCER_EXPIRY_MS];
+        struct dir_result *expected = directory_try(c->parts.directory, &m->command);
+        ok = expected->err.code == ERR_OK;
+        result_unref(expected);
+    }
+    ok = ok && control_propose_own(c, &m->command, NULL, NULL);
+    if (ok && m->body.execute) {
+        bal_memory_began(c->balancer->memory, p, r->in.log_ms);
+    }
+    mem_free(m);
+    return ok;
+}
+
+static uint64_t propose_some(struct control *c, const struct round *r, struct gate *g)
+{
+    const struct dir_view *v = directory_state(c->parts.directory);
+    const uint64_t *set = view_balancer(r->view)->values;
+    uint64_t count = 0, braked = 0;
+    for (uint32_t i = 0; i < r->plan.proposal_count && count < set[DIR_BALANCER_PER_ROUND]; i++) {
+        const struct bal_proposal *p = &r->plan.proposal[i];
+        if (v->proposals_open.count + count >= set[DIR_BALANCER_OPEN_MAX]) {
+            g->code = "too_many_open";
+            break;
+        }
+        if (!is_wanted(r, v, p)) {
+            continue;
+        }
+        if (balancer_bounces(v, p->class_of, r->in.log_ms) >= BOUNCES_MAX) {
+            braked = p->class_of;
+            continue;
+        }
+        count += propose(c, r, p);
+    }
+    if (count == 0 && braked != 0) {
+        g->code = "braked";
+        (void)snprintf(g->detail, sizeof g->detail, "%s moved partitions there and back",
+                       dir_class_name((uint32_t)braked));
+    }
+    return count;
+}
+
+/* --- saying so --- */
+
+static void name_reason(const struct round *r, struct gate *g)
+{
+    unsigned most = BAL_REASON_NONE;
+    for (unsigned i = BAL_REASON_NONE + 1; i < BAL_REASON_COUNT; i++) {
+        most = r->plan.rejected[i] > r->plan.rejected[most] ? i : most;
+    }
+    if (r->known == 0) {
+        g->code = "no_load";
+        (void)snprintf(g->detail, sizeof g->detail, "no partition's load is known");
+        return;
+    }
+    if (r->plan.cluster_hot) {
+        most = BAL_REASON_HOT_CLUSTER;
+    }
+    g->code = most == BAL_REASON_NONE ? "balanced" : bal_reason_slug((enum bal_reason)most);
+    (void)snprintf(g->detail, sizeof g->detail, "%s",
+                   most == BAL_REASON_NONE ? "" : bal_reason_text((enum bal_reason)most));
+}
+
+static void note(struct control *c, const struct round *r, const struct gate *g, uint64_t proposed)
+{
+    const struct dir_view *v = directory_state(c->parts.directory);
+    const struct dir_balancer_note *last = dir_balancer_last(view_balancer(v));
+    Cadastre__BalancerNote m;
+    Cadastre__Command command;
+    char code[DIR_NAME_MAX + 1], detail[DIR_BALANCER_NOTE_TEXT_MAX + 1];
+    (void)snprintf(code, sizeof code, "%s", g->code);
+    (void)snprintf(detail, sizeof detail, "%s", g->detail);
+    cadastre__balancer_note__init(&m);
+    cadastre__command__init(&command);
+    m.code = code;
+    m.detail = detail;
+    m.proposed = proposed;
+    for (unsigned i = 0; i < BAL_REASON_COUNT; i++) {
+        m.rejected += r->plan.rejected[i];
+    }
+    m.open = v->proposals_open.count + proposed;
+    command.body_case = CADASTRE__COMMAND__BODY_BALANCER_NOTE;
+    command.balancer_note = &m;
+    if (last == NULL || strcmp(last->code, code) != 0 || strcmp(last->detail, detail) != 0) {
+        log_event(LOG_INFO, "balancer.round", "code=%s detail=\"%s\" proposed=%" PRIu64, code,
+                  detail, proposed);
+        (void)control_propose_own(c, &command, NULL, NULL);
+    }
+}
+
+/* Something of the balancer's waits for a person, or goes on. */
+static bool is_under_way(const struct dir_view *v)
+{
+    const struct dir_proposal *p;
+    struct ptree_iter it;
+    ptree_seek(&v->proposals, slice_of(NULL, 0), &it);
+    while ((p = ptree_iter_get(&it, NULL)) != NULL && p->state > DIR_PROPOSAL_RUNNING) {
+        ptree_iter_next(&it);
+    }
+    return p != NULL;
+}
+
+static void finish(struct control *c, const struct round *r)
+{
+    struct gate g;
+    uint64_t proposed = 0;
+    check_gate(r, &g);
+    if (g.code == NULL) {
+        proposed = propose_some(c, r, &g);
+    }
+    if (g.code == NULL && (proposed > 0 || is_under_way(directory_state(c->parts.directory)))) {
+        g.code = DIR_BALANCER_ACTIVE;
+    } else if (g.code == NULL) {
+        name_reason(r, &g);
+    }
+    note(c, r, &g, proposed);
+}
+
+/* For whoever asks; takes the round's births over. */
+static void show(struct balancer *b, struct round *r)
+{
+    (void)pthread_mutex_lock(&b->lock);
+    bal_memory_free(b->shown.memory);
+    mem_free(b->shown.births);
+    b->shown = (struct control_planning){bal_memory_copy(b->memory), r->births, r->in.birth_count,
+                                         r->in.log_ms};
+    b->shown_ms = r->in.mono_ms;
+    r->births = NULL;
+    (void)pthread_mutex_unlock(&b->lock);
+}
+
+bool control_planning(struct control *c, struct control_planning *ret)
+{
+    struct balancer *b = c->balancer;
+    (void)pthread_mutex_lock(&b->lock);
+    bool any = b->shown.memory != NULL;
+    if (any) {
+        *ret = b->shown;
+        ret->memory = bal_memory_copy(b->shown.memory);
+        ret->births = mem_dup(ret->births, (ret->birth_count + 1) * sizeof ret->births[0]);
+        ret->log_ms += clock_mono_ms() - b->shown_ms;
+    }
+    (void)pthread_mutex_unlock(&b->lock);
+    return any;
+}
+
+static void round_done(uv_work_t *work, int status)
+{
+    struct round *r = work->data;
+    struct control *c = r->control;
+    struct balancer *b = c->balancer;
+    b->busy = false;
+    if (b->term != r->term) { /* led by another meanwhile: the memory is of no use */
+        bal_memory_free(r->memory);
+    } else if (status == 0 && c->active) {
+        mem_free(b->levels.of);
+        b->levels = r->levels;
+        r->levels.of = NULL;
+        finish(c, r);
+        show(b, r);
+    }
+    view_unpin(r->view);
+    bal_plan_close(&r->plan);
+    mem_free(r->levels.of);
+    mem_free(r->births);
+    mem_free(r);
+}
+
+static void tell_births(struct balancer *b)
+{
+    for (uint32_t i = b->told; i + 1 < b->birth_count; i++) {
+        const struct fleet_birth *left = &b->births[i], *right = left + 1;
+        if (!left->merged && left->parent == right->parent) {
+            bal_memory_split(b->memory, left->parent, left->id, right->id);
+        }
+    }
+    b->told = b->birth_count;
+}
+
+static void begin(struct control *c)
+{
+    struct balancer *b = c->balancer;
+    struct round *r = mem_zalloc(sizeof *r);
+    tell_births(b);
+    r->work.data = r;
+    r->control = c;
+    r->term = b->term;
+    r->memory = b->memory;
+    r->view = view_pin(directory_published(c->parts.directory));
+    r->births = mem_dup(b->births, (b->birth_count + 1) * sizeof b->births[0]);
+    r->in = (struct fleet_input){.view = r->view,
+                                 .loads = c->loads,
+                                 .mono_ms = clock_mono_ms(),
+                                 .log_ms = control_log_time(c),
+                                 .births = r->births,
+                                 .birth_count = b->birth_count};
+    bal_plan_init(&r->plan);
+    b->busy = true;
+    if (uv_queue_work(c->parts.loop, &r->work, plan_round, round_done) != 0) {
+        round_done(&r->work, UV_ENOMEM);
+    }
+}
+
+/* --- for the rest of control --- */
+
+void balancer_init(struct control *c)
+{
+    c->balancer = mem_zalloc(sizeof *c->balancer);
+    (void)pthread_mutex_init(&c->balancer->lock, NULL);
+}
+
+void balancer_on_active(struct control *c)
+{
+    struct balancer *b = c->balancer;
+    if (!b->busy) {
+        bal_memory_free(b->memory); /* else the round that has it does that */
+    }
+    b->memory = bal_memory_new(control_log_time(c));
+    b->term = c->term;
+    b->birth_count = b->told = 0;
+    b->began_ms = 0;
+}
+
+static void add_birth(struct balancer *b, const struct dir_partition *p, uint64_t at_ms)
+{
+    enum { DROPPED = FLEET_BIRTHS_MAX / 4 };
+    if (b->birth_count == FLEET_BIRTHS_MAX) {
+        memmove(b->births, b->births + DROPPED, sizeof b->births - DROPPED * sizeof b->births[0]);
+        b->birth_count -= DROPPED;
+        b->told = b->told > DROPPED ? b->told - DROPPED : 0;
+    }
+    b->births[b->birth_count++] =
+        (struct fleet_birth){p->id, dir_partition_parents(p)[0], at_ms, p->parent_count > 1};
+}
+
+static int by_id(const void *a, const void *b)
+{
+    const struct fleet_birth *x = a, *y = b;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+/* Rows of one command come in any order, ids of later ones are higher. */
+void balancer_on_rows(struct control *c, const struct dir_effects *effects)
+{
+    struct balancer *b = c->balancer;
+    uint32_t before = b->birth_count;
+    for (uint64_t i = 0; i < effects->row_count; i++) {
+        const struct dir_object *after = effects->rows[i].after;
+        const struct dir_partition *p = (const void *)after;
+        if (after != NULL && after->kind == DIR_KIND_PARTITION && effects->rows[i].before == NULL &&
+            p->parent_count > 0) {
+            add_birth(b, p, effects->time_ms);
+        }
+    }
+    if (b->birth_count != before) {
+        qsort(b->births, b->birth_count, sizeof b->births[0], by_id);
+    }
+}
+
+void balancer_on_sample(struct control *c)
+{
+    struct balancer *b = c->balancer;
+    const struct dir_view *v = directory_state(c->parts.directory);
+    const uint64_t *set = view_balancer(v)->values;
+    uint64_t now = clock_mono_ms();
+    bool due = b->began_ms == 0 || now >= b->began_ms + set[DIR_BALANCER_ROUND_MS];
+    if (!c->active || b->memory == NULL || b->busy || !due || v->cluster[0] == '\0') {
+        return;
+    }
+    b->began_ms = now;
+    measure_some(c);
+    if (set[DIR_BALANCER_MODE] != DIR_BALANCER_OFF) {
+        begin(c);
+    }
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the rounds of balancer.c put into commands: figures, texts, keys. For src/control alone. */
+#ifndef CONTROL_BALANCER_H
+#define CONTROL_BALANCER_H
+
+#include "control/fleet.h"
+#include "control/internal.h"
+
+/* How much nodes bear, as a round saw it. */
+struct balancer_level {
+    uint64_t node;
+    bal_q32 level;     /* BAL_ONE is its share */
+    uint64_t requests; /* thousandths a second */
+};
+struct balancer_levels {
+    struct balancer_level *of; /* mem_free() */
+    uint32_t count;
+};
+void balancer_measure_levels(const struct bal_fleet *f,
+                             const struct bal_settings *s,
+                             const struct bal_plan *plan,
+                             struct balancer_levels *ret);
+
+/* As the message wants them; points into itself. */
+struct balancer_figures {
+    size_t count;
+    char names[DIR_FIGURES_MAX][DIR_NAME_MAX + 1];
+    Cadastre__Figure figures[DIR_FIGURES_MAX], *of[DIR_FIGURES_MAX];
+};
+void balancer_figures_open(struct balancer_figures *f);
+/* What the proposal's two nodes bear now. */
+void balancer_put_effect(struct balancer_figures *f,
+                         const struct dir_view *v,
+                         const struct balancer_levels *levels,
+                         const struct dir_proposal *p);
+
+/* A ProposalMake with all that it points to; it lives where it was opened. */
+struct balancer_make {
+    Cadastre__Command command;
+    Cadastre__ProposalMake body;
+    struct balancer_figures figures;
+    Cadastre__Candidate candidates[DIR_CANDIDATES_MAX], *candidate_of[DIR_CANDIDATES_MAX];
+    char nodes[DIR_CANDIDATES_MAX][DIR_NAME_MAX + 1], codes[DIR_CANDIDATES_MAX][DIR_NAME_MAX + 1];
+    char from[DIR_NAME_MAX + 1], to[DIR_NAME_MAX + 1], code[DIR_NAME_MAX + 1];
+    char reason[DIR_TEXT_MAX + 1];
+    ProtobufCBinaryData at[DIR_PROPOSAL_KEYS_MAX];
+    uint8_t keys[DIR_PROPOSAL_KEYS_MAX][DIR_ROUTING_KEY_MAX];
+};
+/* False: it can't be said (a node is gone, no key to split at is known). */
+bool balancer_make_open(struct balancer_make *m,
+                        const struct dir_view *v,
+                        struct loads *loads,
+                        const struct bal_plan *plan,
+                        const struct bal_proposal *p);
+
+/* Partitions that this class has moved there and back within the time of no return. */
+unsigned balancer_bounces(const struct dir_view *v, uint32_t class_of, uint64_t now_ms);
+
+#endif

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "control/heats.h"
+
+#include "base/mem.h"
+
+#include <pthread.h>
+
+struct heats {
+    pthread_mutex_t lock;
+    struct heat *heat;
+};
+
+struct heats *heats_new(void)
+{
+    struct heats *h = mem_zalloc(sizeof *h);
+    (void)pthread_mutex_init(&h->lock, NULL);
+    h->heat = heat_new(HEAT_BYTES_MAX);
+    return h;
+}
+
+void heats_free(struct heats *h)
+{
+    heat_free(h->heat);
+    (void)pthread_mutex_destroy(&h->lock);
+    mem_free(h);
+}
+
+/* As many runs of equally many partitions as there may be. */
+static void choose(const struct ptree *map, struct slice *starts, struct heat_columns *ret)
+{
+    struct ptree_iter it;
+    const struct dir_partition *p;
+    uint64_t i = 0;
+    uint64_t columns = map->count < HEAT_COLUMNS_MAX ? map->count : HEAT_COLUMNS_MAX;
+    *ret = (struct heat_columns){.starts = starts, .partitions = map->count};
+    ptree_seek(map, slice_of(NULL, 0), &it);
+    for (; (p = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it), i++) {
+        if (ret->count < columns && i * columns >= ret->count * map->count) {
+            starts[ret->count++] = dir_partition_start(p);
+        }
+    }
+}
+
+/* Columns that are runs of partitions yet, of not too different sizes, stay: rows then compare. */
+static bool hold(const struct ptree *map, const struct heat_columns *now)
+{
+    bool same = map->count > HEAT_COLUMNS_MAX && now->count == HEAT_COLUMNS_MAX &&
+                map->count < 2 * now->partitions && map->count > now->partitions / 2;
+    for (uint32_t i = 0; same && i < now->count; i++) {
+        same = ptree_get(map, now->starts[i]) != NULL;
+    }
+    return same;
+}
+
+static void follow(struct heat *h, const struct dir_view *v, uint64_t keyspace, uint64_t now_ms)
+{
+    const struct dir_keyspace *ks = view_keyspace_by_id(v, keyspace);
+    const struct ptree *map = ks != NULL ? view_map(v, ks) : NULL;
+    struct slice starts[HEAT_COLUMNS_MAX];
+    struct heat_columns columns = heat_columns_of(h, keyspace);
+    if (map == NULL || map->count == 0) {
+        return;
+    }
+    if (!hold(map, &columns)) {
+        choose(map, starts, &columns);
+    }
+    heat_set_columns(h, keyspace, &columns, now_ms);
+}
+
+void heats_put(struct heats *h,
+               const struct dir_view *v,
+               const struct dir_partition *p,
+               const struct load_sample *s,
+               uint64_t now_ms)
+{
+    struct slice end = dir_partition_end(p);
+    (void)pthread_mutex_lock(&h->lock);
+    if (heat_is_due(h->heat, p->keyspace, now_ms)) {
+        follow(h->heat, v, p->keyspace, now_ms);
+    }
+    heat_put(h->heat, p->keyspace, dir_partition_start(p), p->end_open ? NULL : &end, s, now_ms);
+    (void)pthread_mutex_unlock(&h->lock);
+}
+
+bool heats_read(struct heats *h,
+                uint64_t keyspace,
+                unsigned r,
+                uint64_t from_ms,
+                uint64_t to_ms,
+                struct heat_map *ret)
+{
+    (void)pthread_mutex_lock(&h->lock);
+    bool kept = heat_read(h->heat, keyspace, r, from_ms, to_ms, ret);
+    (void)pthread_mutex_unlock(&h->lock);
+    return kept;
+}
+
+uint64_t heats_bytes(struct heats *h)
+{
+    (void)pthread_mutex_lock(&h->lock);
+    uint64_t bytes = heat_bytes(h->heat);
+    (void)pthread_mutex_unlock(&h->lock);
+    return bytes;
+}

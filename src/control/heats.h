@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The heat map of this server, for all threads: balancer/heat.h behind a lock, with columns that
+ * follow the directory's partitions. */
+#ifndef CONTROL_HEATS_H
+#define CONTROL_HEATS_H
+
+#include "balancer/heat.h"
+#include "directory/view.h"
+
+struct heats; /* opaque */
+struct heats *heats_new(void);
+void heats_free(struct heats *h);
+
+/* A sample of a primary that counts. Not on the loop: a keyspace's columns are chosen anew now and
+ * then, which looks at all of its partitions. */
+void heats_put(struct heats *h,
+               const struct dir_view *v,
+               const struct dir_partition *p,
+               const struct load_sample *s,
+               uint64_t now_ms);
+/* As heat_read(). */
+bool heats_read(struct heats *h,
+                uint64_t keyspace,
+                unsigned r,
+                uint64_t from_ms,
+                uint64_t to_ms,
+                struct heat_map *ret);
+uint64_t heats_bytes(struct heats *h);
+
+#endif
