@@ -81,7 +81,7 @@ static void put_why_idle(struct buf *b, const struct dir_balancer *row, uint64_t
     } else if (dir_balancer_is_paused(row, now_ms)) {
         put_idle(b, "paused", row->pause_reason, row->pause_since_ms);
     } else if (last == NULL) {
-        put_idle(b, "starting", "no round has ended yet", 0);
+        put_idle(b, "no_load", "no partition's load has been heard of", 0);
     } else if (strcmp(last->code, DIR_BALANCER_ACTIVE) == 0) {
         buf_put_str(b, "\"idle\":null,");
     } else {

@@ -338,7 +338,9 @@ static void note(struct control *c, const struct round *r, const struct gate *g,
     m.open = v->proposals_open.count + proposed;
     command.body_case = CADASTRE__COMMAND__BODY_BALANCER_NOTE;
     command.balancer_note = &m;
-    if (last == NULL || strcmp(last->code, code) != 0 || strcmp(last->detail, detail) != 0) {
+    bool news = last == NULL ? r->known > 0
+                             : strcmp(last->code, code) != 0 || strcmp(last->detail, detail) != 0;
+    if (news) { /* a directory of nodes that report no load stays at its revision */
         log_event(LOG_INFO, "balancer.round", "code=%s detail=\"%s\" proposed=%" PRIu64, code,
                   detail, proposed);
         (void)control_propose_own(c, &command, NULL, NULL);

@@ -140,7 +140,7 @@ static void settings_are_read_and_changed(void)
     CHECK(json_is_true(api_at(&w, "classes/hot")));
     CHECK_U64(api_u64(&w, "guardrails/queue_ms_p99"), 0);
     CHECK(json_is_null(api_at(&w, "pause")));
-    CHECK_STR(api_text(&w, "idle/code"), "starting");
+    CHECK_STR(api_text(&w, "idle/code"), "no_load");
     CHECK(EXPECT(&w, "PATCH /v1/balancer",
                  "{\"mode\":\"auto\",\"thresholds\":{\"high_ppm\":200000,\"round_ms\":100},"
                  "\"classes\":{\"merge\":false},\"guardrails\":{\"queue_ms_p99\":50},"
