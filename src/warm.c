@@ -8,6 +8,7 @@
 #include "base/rcu.h"
 
 #include <curl/curl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
