@@ -325,8 +325,3 @@ bool guard_recently_truncated(const struct guard *g)
 {
     return g->truncate_until != 0;
 }
-
-unsigned guard_writes_in_flight(const struct guard *g)
-{
-    return g->writes;
-}

@@ -152,7 +152,4 @@ const struct guard_stats *guard_stats(const struct guard *g);
  * it does not). */
 bool guard_recently_truncated(const struct guard *g);
 
-/* Writes asked of the disk and not yet done. */
-unsigned guard_writes_in_flight(const struct guard *g);
-
 #endif
