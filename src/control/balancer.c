@@ -127,16 +127,24 @@ static void check_guardrails(const struct round *r, struct gate *g)
     }
 }
 
+/* By what is set now: it may have changed since the round began. */
 static void check_gate(const struct round *r, struct gate *g)
 {
-    const struct dir_balancer *row = view_balancer(r->view);
+    const struct dir_balancer *row = view_balancer(directory_state(r->control->parts.directory));
+    struct windows_hold h;
     *g = (struct gate){.code = NULL};
+    hold_look(r->control, &h);
     if (r->err.code != ERR_OK) {
         g->code = "not_planned";
         (void)snprintf(g->detail, sizeof g->detail, "%.100s", r->err.detail);
+    } else if (row->values[DIR_BALANCER_MODE] == DIR_BALANCER_OFF) {
+        g->code = "off";
     } else if (dir_balancer_is_paused(row, r->in.log_ms)) {
         g->code = "paused";
         (void)snprintf(g->detail, sizeof g->detail, "%.100s", row->pause_reason);
+    } else if (h.code != NULL) {
+        g->code = h.code;
+        (void)snprintf(g->detail, sizeof g->detail, "%s", h.detail);
     } else if (r->plan.breaker) {
         g->code = "breaker";
     } else if (r->plan.quiet) {
@@ -234,14 +242,14 @@ static bool has_advice(const struct dir_view *v, const struct bal_proposal *made
 }
 
 /* Of routine work, with room for it, and switched on. */
-static bool is_wanted(const struct round *r, const struct dir_view *v, const struct bal_proposal *p)
+static bool is_wanted(const struct dir_view *v, const struct bal_proposal *p)
 {
     enum dir_balancer_value which = dir_balancer_switch(p->class_of);
     if (p->class_of >= DIR_CLASS_DRAIN || p->queued || p->partition == 0 ||
         p->kind == BAL_ADD_COPY) {
         return false;
     }
-    if (which != DIR_BALANCER_VALUES && view_balancer(r->view)->values[which] == 0) {
+    if (which != DIR_BALANCER_VALUES && dir_balancer_value(v, which) == 0) {
         return false;
     }
     return p->kind != BAL_ADVICE || !has_advice(v, p);
@@ -252,7 +260,7 @@ static bool propose(struct control *c, const struct round *r, const struct bal_p
 {
     const struct dir_view *v = directory_state(c->parts.directory);
     struct balancer_make *m = mem_zalloc(sizeof *m);
-    bool automatic = view_balancer(r->view)->values[DIR_BALANCER_MODE] == DIR_BALANCER_AUTO;
+    bool automatic = dir_balancer_value(v, DIR_BALANCER_MODE) == DIR_BALANCER_AUTO;
     bool ok = balancer_make_open(m, v, c->loads, &r->plan, p);
     if (ok) {
         m->body.execute = automatic && p->kind != BAL_ADVICE;
@@ -280,7 +288,7 @@ static uint64_t propose_some(struct control *c, const struct round *r, struct ga
             g->code = "too_many_open";
             break;
         }
-        if (!is_wanted(r, v, p)) {
+        if (!is_wanted(v, p)) {
             continue;
         }
         if (balancer_bounces(v, p->class_of, r->in.log_ms) >= BOUNCES_MAX) {

@@ -44,9 +44,8 @@ static void names_stay_in_the_folder(void)
     static const char *const fine[] = {"UTC", "Europe/Zurich", "America/Argentina/Ushuaia",
                                        "Etc/GMT+5", "America/Port-au-Prince"};
     static const char *const bad[] = {
-        "",        "/etc/passwd", "../passwd",  "Europe/../../x", "Europe//Zurich", "Europe/",
-        "Zürich", "a b",         "zone.tab",   "localtime",      "posixrules",     "a\nb",
-        "."};
+        "",    "/etc/passwd", "../passwd", "Europe/../../x", "Europe//Zurich", "Europe/", "Zürich",
+        "a b", "zone.tab",    "localtime", "posixrules",     "a\nb",           "."};
     struct err e;
     char longest[ZONE_NAME_MAX + 2];
     memset(longest, 'a', sizeof longest);
