@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The balancer's windows as commands set them, as rows keep them, and as a check sees them. */
-#include "directory/balancer.h"
 #include "base/mem.h"
+#include "directory/balancer.h"
 #include "directory/internal.h"
 #include "tests/harness/tap.h"
 #include "tests/harness/world.h"
