@@ -44,13 +44,14 @@ static void find_all_own(const struct dir_view *v,
     struct ptree_iter it;
     ptree_seek(&v->proposals, slice_of(NULL, 0), &it);
     for (; (p = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
-        if (p->state == DIR_PROPOSAL_RUNNING && strcmp(p->settled_by, "balancer") == 0) {
+        if (windows_is_own(p)) {
             find_own(waiting, count, p->operation, held);
             find_own(waiting, count, p->with_operation, held);
         }
     }
 }
 
+/* As windows_holds() says of each, with one walk over the proposals. */
 uint64_t hold_keep(struct control *c, struct admission_candidate *waiting, uint64_t count)
 {
     struct windows_hold h;

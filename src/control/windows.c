@@ -133,3 +133,29 @@ bool windows_is_routine(uint32_t class_of)
 {
     return class_of < DIR_CLASS_DRAIN && class_of != DIR_CLASS_OPERATOR;
 }
+
+bool windows_is_own(const struct dir_proposal *p)
+{
+    return p->state == DIR_PROPOSAL_RUNNING && strcmp(p->settled_by, "balancer") == 0;
+}
+
+bool windows_holds(const struct windows_hold *h,
+                   const struct dir_view *v,
+                   const struct dir_operation *o)
+{
+    const struct dir_proposal *p;
+    struct ptree_iter it;
+    if (h->code == NULL || !windows_is_routine(o->class_of)) {
+        return false;
+    }
+    if (strcmp(h->code, WINDOWS_FREEZE) == 0) {
+        return true;
+    }
+    ptree_seek(&v->proposals, slice_of(NULL, 0), &it);
+    for (; (p = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
+        if (windows_is_own(p) && (p->operation == o->id || p->with_operation == o->id)) {
+            return true;
+        }
+    }
+    return false;
+}

@@ -45,4 +45,12 @@ void windows_look(const struct windows *w, uint64_t wall_ms, struct windows_hold
 /* Of the balancer: neither recovery, a drain nor placement, nor what a person asked for. */
 bool windows_is_routine(uint32_t class_of);
 
+/* Whether the proposal was begun by the balancer itself, without a person. */
+bool windows_is_own(const struct dir_proposal *p);
+/* Whether it holds this operation, which is queued: a freeze what is routine, no open window what
+ * is the balancer's own. O(proposals) in the latter case. */
+bool windows_holds(const struct windows_hold *h,
+                   const struct dir_view *v,
+                   const struct dir_operation *o);
+
 #endif

@@ -21,25 +21,31 @@ const char *dir_window_kind_name(uint8_t kind)
 /* --- what may be set --- */
 
 /* The member that is wrong, and why; NULL when it is fine. */
-static const char *wrong_times(const struct dir_window *w, const char **ret_why)
+static const char *wrong_week(const struct dir_window *w, const char **ret_why)
 {
-    bool weekly = w->days != 0;
-    *ret_why = weekly ? "a window has days, or from and to" : "the window ends before it begins";
-    if (weekly) {
-        if (w->from_ms != 0 || w->to_ms != 0) {
-            return w->from_ms != 0 ? "from" : "to";
-        }
-        *ret_why = "it is out of range";
-        if (w->days > ALL_DAYS || w->start >= CALENDAR_DAY_MINUTES ||
-            w->end > CALENDAR_DAY_MINUTES) {
-            return w->days > ALL_DAYS ? "days" : w->end > CALENDAR_DAY_MINUTES ? "end" : "start";
-        }
-        *ret_why = "it must not be the start; a whole day is from 00:00 to 24:00";
-        return w->start == w->end ? "end" : NULL;
+    *ret_why = "a window has days, or from and to";
+    if (w->from_ms != 0 || w->to_ms != 0) {
+        return w->from_ms != 0 ? "from" : "to";
     }
-    return w->start != 0 || w->end != 0                         ? "days"
-           : w->to_ms > WINDOW_MS_MAX || w->to_ms <= w->from_ms ? "to"
-                                                                : NULL;
+    *ret_why = "it is out of range";
+    if (w->days > ALL_DAYS) {
+        return "days";
+    }
+    if (w->start >= CALENDAR_DAY_MINUTES || w->end > CALENDAR_DAY_MINUTES) {
+        return w->end > CALENDAR_DAY_MINUTES ? "end" : "start";
+    }
+    *ret_why = "it must not be the start; a whole day is from 00:00 to 24:00";
+    return w->start == w->end ? "end" : NULL;
+}
+
+static const char *wrong_instants(const struct dir_window *w, const char **ret_why)
+{
+    *ret_why = "a window with a start and an end has days";
+    if (w->start != 0 || w->end != 0) {
+        return "days";
+    }
+    *ret_why = "it must be after from, and before the year 10000";
+    return w->to_ms > WINDOW_MS_MAX || w->to_ms <= w->from_ms ? "to" : NULL;
 }
 
 static const char *wrong_member(const struct dir_window *w, const char **ret_why)
@@ -56,7 +62,7 @@ static const char *wrong_member(const struct dir_window *w, const char **ret_why
     if (!zone_name_is_fine(slice_of(w->time_zone, strlen(w->time_zone)))) {
         return "time_zone";
     }
-    return wrong_times(w, ret_why);
+    return w->days != 0 ? wrong_week(w, ret_why) : wrong_instants(w, ret_why);
 }
 
 static bool is_named(const struct dir_window *windows, uint32_t count, const char *name)

@@ -74,7 +74,8 @@ def a_freeze_holds_what_waits_and_what_a_person_approves():
         c.call("POST", f"/v1/balancer/proposals/{first['id']}/approve", {}, key="a").expect(200)
         c.call("POST", f"/v1/balancer/proposals/{first['id']}/approve", {}).expect(200)
         reporter.wait_rounds(10)
-        equal(once(c.leader().url, "GET", f"/v1/operations/{waits}").expect(200)["state"], "queued")
+        held = once(c.leader().url, "GET", f"/v1/operations/{waits}").expect(200)
+        equal((held["state"], held["waiting"]["code"]), ("queued", "freeze"))
         # What a person asks for by name is no routine work, and goes on.
         other = next(p for p in ids if p not in {m["partition"] for m in proposals(c)})
         c.call("POST", f"/v1/keyspaces/ks/partitions/{other}/move", {"to": "n3"}).expect(202)
@@ -98,7 +99,7 @@ def what_it_began_by_itself_waits_for_the_next_window():
         c.call("PATCH", "/v1/balancer", {"budgets": {"cluster": None, "transfer": None}}).expect(200)
         wait_for(lambda: idle_code(c) == "outside_window", "the hold")
         reporter.wait_rounds(10)
-        equal({o["state"] for o in operations(c)}, {"queued"})
+        equal({(o["state"], o["waiting"]["code"]) for o in operations(c)}, {("queued", "outside_window")})
         windows(c)
         wait_for(lambda: done(c), "the moves")
         finish(c, nodes, reporter)
