@@ -3,7 +3,7 @@
  * node that bears far too little (new, or back) takes from the hottest ones. */
 #include "balancer/internal.h"
 
-enum { SWAP_NODES = 3, SWAP_CANDIDATES = 64, FILL_MAX = 16 };
+enum { SWAP_NODES = 3, SWAP_CANDIDATES = 64, FILL_MAX = 16, FILL_SOURCES = 4 };
 
 struct exchange {
     uint32_t out, back; /* copies */
@@ -139,12 +139,11 @@ exchange(struct bal_state *st, const struct exchange *e, unsigned resource, uint
     (void)bal_propose(st, &made);
 }
 
-bool bal_swap_one(struct bal_state *st, uint16_t from, uint32_t class_of)
+bool bal_swap_one(struct bal_state *st, uint16_t from, unsigned resource, uint32_t class_of)
 {
     const struct bal_fleet *f = st->f;
-    unsigned resource = bal_dominant(st, from);
-    size_t i = bal_cell(from, resource);
-    uint64_t excess = bal_less(st->load[i], st->top[i]);
+    uint64_t excess =
+        bal_less(st->load[bal_cell(from, resource)], bal_relieved(st, from, resource));
     uint32_t mine[SWAP_CANDIDATES], theirs[SWAP_CANDIDATES];
     uint32_t count = candidates(st, from, resource, true, mine);
     if (count == 0 || excess == 0 || bal_tokens(st, class_of, 2) != BAL_REASON_NONE) {
@@ -181,32 +180,33 @@ bool bal_swap_one(struct bal_state *st, uint16_t from, uint32_t class_of)
     return true;
 }
 
-/* The hottest node that may give. */
-static uint16_t hottest(const struct bal_state *st, uint16_t to, uint32_t class_of)
+/* The hottest node that may give, of those that have not been found to have nothing to give. */
+static uint16_t
+hottest(const struct bal_state *st, uint16_t to, const uint16_t *barren, unsigned count)
 {
     uint16_t best = BAL_NO_NODE;
     for (uint16_t n = 0; n < st->f->node_count; n++) {
         uint8_t state = st->f->node[n].state;
-        if (n != to && (state == BAL_ELIGIBLE || state == BAL_CORDONED) &&
-            (best == BAL_NO_NODE || st->level[n] > st->level[best]) &&
-            bal_budget(st, n, to, class_of) == BAL_REASON_NONE) {
+        bool asked = n == to || (state != BAL_ELIGIBLE && state != BAL_CORDONED) ||
+                     (best != BAL_NO_NODE && st->level[n] <= st->level[best]);
+        for (unsigned i = 0; i < count && !asked; i++) {
+            asked = barren[i] == n;
+        }
+        if (!asked && bal_budget(st, n, to, DIR_CLASS_BALANCE) == BAL_REASON_NONE) {
             best = n;
         }
     }
     return best;
 }
 
-static bool fill_one(struct bal_state *st, uint16_t to)
+/* What goes from one to the other best; false: nothing. */
+static bool fill_from(struct bal_state *st, uint16_t from, uint16_t to, unsigned resource)
 {
     const struct bal_fleet *f = st->f;
     uint32_t class_of = DIR_CLASS_BALANCE, best = BAL_NO_PARTITION;
-    uint16_t from = hottest(st, to, class_of);
-    if (from == BAL_NO_NODE || st->level[from] < BAL_ONE) {
-        return false;
-    }
-    unsigned resource = bal_dominant(st, from);
     size_t i = bal_cell(to, resource), j = bal_cell(from, resource);
-    uint64_t keep = bal_less(st->share[j], bal_scale(st->share[j], st->s->low));
+    uint64_t low = bal_less(st->share[j], bal_scale(st->share[j], st->s->low));
+    uint64_t keep = st->stuck[j] > st->share[j] ? bal_relieved(st, from, resource) : low;
     uint64_t room = bal_min(bal_less(st->share[i], st->load[i]), bal_less(st->load[j], keep));
     struct bal_step step, best_step = {0};
     struct bal_verdict best_verdict = {0};
@@ -233,6 +233,37 @@ static bool fill_one(struct bal_state *st, uint16_t to)
     }
     bal_emit(st, &best_step, &best_verdict, BAL_REASON_COLD_NODE);
     return true;
+}
+
+/* A node with more than its share that can't leave gives the rest only as it does to be relieved.
+ */
+static bool may_give(const struct bal_state *st, uint16_t from, unsigned r)
+{
+    size_t i = bal_cell(from, r);
+    return st->stuck[i] <= st->share[i] || st->load[i] > bal_over(st, from, r);
+}
+
+/* From one of the hottest: what one of them can't give, or nothing of, holds up no other. */
+static bool fill_one(struct bal_state *st, uint16_t to)
+{
+    uint16_t barren[FILL_SOURCES];
+    for (unsigned count = 0; count < FILL_SOURCES; count++) {
+        uint16_t from = hottest(st, to, barren, count);
+        if (from == BAL_NO_NODE || st->level[from] < BAL_ONE) {
+            return false;
+        }
+        uint32_t mask = UINT32_MAX;
+        for (unsigned r = bal_dominant_of(st, from, mask);
+             r != BAL_RESOURCES && bal_level_of(st, from, r) >= BAL_ONE;
+             r = bal_dominant_of(st, from, mask)) {
+            if (may_give(st, from, r) && fill_from(st, from, to, r)) {
+                return true;
+            }
+            mask &= ~(1U << r);
+        }
+        barren[count] = from;
+    }
+    return false;
 }
 
 void bal_fill(struct bal_state *st)

@@ -431,6 +431,9 @@ static void sum_partition(struct bal_fleet *f, uint32_t p)
         f->insync_count += c != begin && (f->copy_flags[c] & BAL_COPY_INSYNC) != 0;
     }
     f->lost_count += end - begin < f->wanted[p];
+    f->fixed_count += (f->flags[p] & BAL_FIXED) != 0;
+    f->rules |= UINT64_C(1) << f->rule[p];
+    f->spread_count[end - begin] += (f->spread[p] & BAL_SPREAD_ZONE) != 0;
 }
 
 static void sum_nodes(struct bal_fleet *f)
@@ -464,6 +467,9 @@ void bal_fleet_recount(struct bal_fleet *f)
     mem_free(f->held);
     f->lost_count = 0;
     f->insync_count = 0;
+    f->fixed_count = 0;
+    f->rules = 0;
+    memset(f->spread_count, 0, sizeof f->spread_count);
     sum_nodes(f);
 }
 

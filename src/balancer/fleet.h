@@ -66,6 +66,9 @@ enum bal_partition_flag {
     BAL_QUARANTINED = 1 << 7
 };
 
+/* Those that may not, or had better not, leave where they are. */
+enum { BAL_FIXED = BAL_PINNED | BAL_ONE_KEY | BAL_QUARANTINED };
+
 enum bal_spread { BAL_SPREAD_ZONE = 1, BAL_SPREAD_RACK = 2, BAL_SPREAD_DEVICE = 4 };
 
 struct bal_copy_spec {
@@ -139,7 +142,10 @@ struct bal_fleet {
     struct bal_held *held; /* copies by node, where they will be */
     uint32_t insync_count; /* copies that may become primary */
     uint32_t lost_count;   /* copies that are lost or missing, apart from those on dead nodes */
-    uint32_t *grouped, grouped_count; /* partitions with a group, by group and id */
+    uint32_t fixed_count;  /* partitions with a flag of BAL_FIXED */
+    uint64_t rules;        /* bit r: some partition has placement rule r */
+    uint32_t spread_count[BAL_COPIES_MAX + 1]; /* partitions spread by zone, by copies */
+    uint32_t *grouped, grouped_count;          /* partitions with a group, by group and id */
     struct bal_hint_at *hints;
     uint32_t hint_count;
     bal_q32 follower[BAL_RESOURCES]; /* share of the primary's load that another copy bears */

@@ -75,18 +75,30 @@ static void set_band(struct bal_state *st)
     st->plan->high = st->m->high;
 }
 
+/* Each resource by itself: one that can't be evened out calls for nothing of the others. */
+static void sustain_over(struct bal_state *st, uint16_t n, unsigned r)
+{
+    struct bal_node_memory *m = &st->m->node[n];
+    size_t i = bal_cell(n, r);
+    uint64_t load = serves(st, n) && bal_uses(st, r) ? st->load[i] : 0;
+    uint8_t bit = (uint8_t)(1U << r);
+    if (load > bal_over(st, n, r)) {
+        m->over_ms[r] = m->over_ms[r] == 0 ? st->now : m->over_ms[r];
+        m->relieving |= st->now - m->over_ms[r] >= st->s->sustain_ms ? bit : 0;
+    } else {
+        m->over_ms[r] = 0;
+        m->relieving &= load < bal_relieved(st, n, r) ? (uint8_t)~bit : UINT8_MAX;
+    }
+}
+
 static void sustain(struct bal_state *st)
 {
     const struct bal_settings *s = st->s;
     for (uint16_t n = 0; n < st->f->node_count; n++) {
         struct bal_node_memory *m = &st->m->node[n];
         bal_q32 level = serves(st, n) ? st->level[n] : BAL_ONE;
-        if (level > BAL_ONE + st->plan->high) {
-            m->over_ms = m->over_ms == 0 ? st->now : m->over_ms;
-            m->relieving |= st->now - m->over_ms >= s->sustain_ms;
-        } else {
-            m->over_ms = 0;
-            m->relieving &= level >= BAL_ONE + s->low;
+        for (unsigned r = 0; r < BAL_RESOURCES; r++) {
+            sustain_over(st, n, r);
         }
         if (level < BAL_ONE - s->under && st->takes[n]) {
             m->under_ms = m->under_ms == 0 ? st->now : m->under_ms;
@@ -117,7 +129,7 @@ static uint64_t would_exceed(const struct bal_state *st,
             bears = bal_more(bears, st->f->load[(size_t)p * BAL_RESOURCES + past->resource]);
         }
     }
-    return bal_less(bears, st->top[i]);
+    return bal_less(bears, bal_relieved(st, source, past->resource));
 }
 
 static void measure_past(struct bal_state *st)

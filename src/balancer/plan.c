@@ -248,8 +248,10 @@ static void explain_move(struct bal_state *st, uint32_t p, uint16_t to, struct b
     const struct bal_fleet *f = st->f;
     uint32_t copy = bal_primary(f, p);
     uint16_t from = st->at[copy];
-    unsigned resource = bal_dominant(st, from);
-    bool urgent = bal_urgent(st, from);
+    uint32_t hot = bal_to_relieve(st, from, DIR_CLASS_HOT);
+    uint32_t mask = hot != 0 ? hot : bal_to_relieve(st, from, DIR_CLASS_BALANCE);
+    unsigned resource = mask != 0 ? bal_dominant_of(st, from, mask) : bal_dominant(st, from);
+    bool urgent = hot != 0;
     struct bal_step step;
     bal_step_of(st, copy, resource, urgent ? DIR_CLASS_HOT : DIR_CLASS_BALANCE, &step);
     ret->from_level = st->level[from];

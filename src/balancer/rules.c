@@ -29,6 +29,25 @@ void bal_bars_open(struct bal_state *st)
     }
 }
 
+void bal_find_stuck(struct bal_state *st)
+{
+    const struct bal_fleet *f = st->f;
+    uint32_t partitions = f->fixed_count == 0 ? 0 : f->partition_count;
+    for (uint32_t p = 0; p < partitions; p++) {
+        uint16_t flags = f->flags[p];
+        for (uint32_t c = f->copy_begin[p]; (flags & BAL_FIXED) != 0 && c < f->copy_begin[p + 1];
+             c++) {
+            for (unsigned r = 0; r < BAL_RESOURCES; r++) {
+                size_t i = bal_cell(st->at[c], r);
+                uint64_t load = bal_copy_load(f, c, r);
+                bool stays = (flags & (BAL_PINNED | BAL_QUARANTINED)) != 0 ||
+                             load > bal_scale(st->share[i], st->s->pin_share);
+                st->stuck[i] += stays ? load : 0;
+            }
+        }
+    }
+}
+
 void bal_take(struct bal_state *st, uint32_t p)
 {
     st->bar[p] = BAL_REASON_PLANNED;

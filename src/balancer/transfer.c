@@ -103,10 +103,9 @@ static int by_load(const void *a, const void *b)
 
 /* Those with copies in sync whose primary is on the node, the most loaded first. */
 static uint32_t
-led_by(const struct bal_state *st, uint16_t node, unsigned resource, struct led *out)
+led_by(const struct bal_state *st, uint16_t node, unsigned resource, bool urgent, struct led *out)
 {
     const struct bal_fleet *f = st->f;
-    bool urgent = bal_urgent(st, node);
     uint32_t count = 0;
     for (uint32_t i = f->held_begin[node]; i < f->held_begin[node + 1]; i++) {
         const struct bal_held *h = &f->held[i];
@@ -121,18 +120,17 @@ led_by(const struct bal_state *st, uint16_t node, unsigned resource, struct led 
     return count;
 }
 
-void bal_transfer_roles(struct bal_state *st, uint16_t from, uint32_t class_of)
+void bal_transfer_roles(struct bal_state *st, uint16_t from, unsigned resource, uint32_t class_of)
 {
     const struct bal_fleet *f = st->f;
     if (f->insync_count == 0) {
         return;
     }
-    unsigned resource = bal_dominant(st, from);
     struct led *led = mem_alloc((f->held_begin[from + 1] - f->held_begin[from] + 1) * sizeof *led);
-    uint32_t count = led_by(st, from, resource, led), failed = 0;
-    for (uint32_t i = 0;
-         i < count && failed < st->s->probes_failed_max && st->level[from] > BAL_ONE + st->s->low &&
-         st->transfers[from] < st->s->transfers_per_node;
+    uint32_t count = led_by(st, from, resource, class_of == DIR_CLASS_HOT, led), failed = 0;
+    for (uint32_t i = 0; i < count && failed < st->s->probes_failed_max &&
+                         st->load[bal_cell(from, resource)] > bal_relieved(st, from, resource) &&
+                         st->transfers[from] < st->s->transfers_per_node;
          i++) {
         struct bal_step step;
         struct bal_verdict v = {0};
