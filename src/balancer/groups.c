@@ -5,7 +5,8 @@
  * the rest. Without it the nodes of a rule that has more than its part are all "hot", none of them
  * is a destination, and nothing is evened out among them.
  *
- * Nodes that the rules can't tell apart are a group; loads that may go to the same groups a pool. */
+ * Nodes that the rules can't tell apart are a group; loads that may go to the same groups a pool.
+ */
 #include "balancer/internal.h"
 
 #include "base/mem.h"

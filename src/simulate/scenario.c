@@ -414,7 +414,8 @@ static void read_load(struct reading *r, const json_t *value, struct scenario *s
 
 static void read_events(struct reading *r, const json_t *list, struct scenario *s)
 {
-    static const char *const kinds[] = {"", "lose", "return", "drain", "cordon", "uncordon", NULL};
+    static const char *const kinds[] = {"",       "lose",     "return", "drain",
+                                        "cordon", "uncordon", "elect",  NULL};
     char at[FIELD_AT_MAX];
     size_t n = list_of(r, list, "/events", SCENARIO_EVENTS_MAX);
     for (size_t i = 0; i < n; i++) {
@@ -426,8 +427,8 @@ static void read_events(struct reading *r, const json_t *list, struct scenario *
         if (v->kind == 0) {
             fields_fail(r, at, "kind", "there is no such one");
         }
-        if ((v->node[0] == '\0') == (v->zone[0] == '\0')) {
-            fields_fail(r, at, "node", "either a node or a zone is to be named");
+        if ((v->node[0] != '\0') + (v->zone[0] != '\0') != (v->kind != SCENARIO_ELECT)) {
+            fields_fail(r, at, "node", "a node or a zone is to be named, and neither to elect");
         }
         if (i > 0 && v->at_ms < s->events[i - 1].at_ms) {
             fields_fail(r, at, "at", "it must not be earlier than the one before");
@@ -487,15 +488,13 @@ static void read_expect(struct reading *r, const json_t *value, struct scenario_
 
 static void expect_nothing(struct scenario_expect *x)
 {
-    double *all[] = {&x->median,         &x->p99,          &x->end,
-                     &x->moves_min,      &x->moves_max,    &x->late_moves_max,
-                     &x->bounces_max,    &x->returns_max,  &x->splits_min,
-                     &x->splits_max,     &x->merges_min,   &x->merges_max,
-                     &x->recoveries_min, &x->recovered_ms, &x->drained_ms,
-                     &x->settled_ms};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        *all[i] = -1;
+    const double none = -1;
+    for (const struct field *f = expect_fields; f->name != NULL; f++) {
+        if (f->kind == FIELD_NUMBER) {
+            memcpy((char *)x + f->offset, &none, sizeof none);
+        }
     }
+    x->recovered_ms = x->drained_ms = x->settled_ms = none;
 }
 
 static void set_defaults(struct scenario *s)

@@ -203,7 +203,8 @@ static void a_lump_is_judged_by_what_it_relieves(void)
     fleets_free(x);
 }
 
-/* One hot key bears three shares. The rest leaves, as long as it is more than a trifle beside it. */
+/* One hot key bears three shares. The rest leaves, as long as it is more than a trifle beside it.
+ */
 static void what_can_not_leave_is_what_a_node_is_relieved_to(void)
 {
     struct fleets *x = fleets_new(8);
