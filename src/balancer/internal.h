@@ -45,7 +45,8 @@ struct bal_state {
     struct bal_plan *plan;
     uint64_t now;
     uint32_t eligible;
-    bal_q32 rho;
+    bal_q32 rho, high; /* of this round; of what is held up plan->high is not */
+    bool held;         /* the highest node can't be brought down: the others' band is wide */
 
     uint64_t *load;                   /* node x resource, predicted */
     uint64_t *share;                  /* node x resource: what it should bear */

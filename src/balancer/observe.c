@@ -56,6 +56,21 @@ static int by_size(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+/* What can't leave holds one node so far up that the highest falls by nothing that is done with the
+ * others: among them only what noise may do at most is worth a move. */
+static bool held_up(const struct bal_state *st)
+{
+    bool held = false;
+    for (uint16_t n = 0; n < st->f->node_count && st->f->fixed_count > 0; n++) {
+        for (unsigned r = 0; r < BAL_RESOURCES; r++) {
+            size_t i = bal_cell(n, r);
+            held |= serves(st, n) && bal_uses(st, r) &&
+                    bal_by_inverse(st->stuck[i], st->inverse[i]) > BAL_ONE + st->s->band_max;
+        }
+    }
+    return held;
+}
+
 static void set_band(struct bal_state *st)
 {
     bal_q32 *sigmas = mem_alloc((st->f->node_count + 1) * sizeof *sigmas);
@@ -71,7 +86,9 @@ static void set_band(struct bal_state *st)
     st->m->sigma = count == 0 ? 0 : sigmas[count / 2];
     mem_free(sigmas);
     bal_q32 wide = bal_more(st->s->low, bal_scale(st->m->sigma, st->s->band_sigmas));
-    st->m->high = bal_min(bal_max(st->s->high, wide), st->s->band_max);
+    st->high = bal_min(bal_max(st->s->high, wide), st->s->band_max);
+    st->held = held_up(st);
+    st->m->high = st->held ? st->s->band_max : st->high;
     st->plan->high = st->m->high;
 }
 
@@ -87,7 +104,8 @@ static void sustain_over(struct bal_state *st, uint16_t n, unsigned r)
         m->relieving |= st->now - m->over_ms[r] >= st->s->sustain_ms ? bit : 0;
     } else {
         m->over_ms[r] = 0;
-        m->relieving &= load < bal_relieved(st, n, r) ? (uint8_t)~bit : UINT8_MAX;
+        bool stays = st->held ? st->stuck[i] > st->share[i] : true;
+        m->relieving &= load < bal_relieved(st, n, r) || !stays ? (uint8_t)~bit : UINT8_MAX;
     }
 }
 
@@ -100,12 +118,13 @@ static void sustain(struct bal_state *st)
         for (unsigned r = 0; r < BAL_RESOURCES; r++) {
             sustain_over(st, n, r);
         }
-        if (level < BAL_ONE - s->under && st->takes[n]) {
+        bal_q32 under = st->held ? bal_max(s->under, s->band_max) : s->under;
+        if (level < BAL_ONE - under && st->takes[n]) {
             m->under_ms = m->under_ms == 0 ? st->now : m->under_ms;
             m->filling |= st->now - m->under_ms >= s->sustain_ms;
         } else {
             m->under_ms = 0;
-            m->filling &= level < BAL_ONE - s->low && st->takes[n];
+            m->filling &= level < BAL_ONE - s->low && st->takes[n] && !st->held;
         }
     }
 }

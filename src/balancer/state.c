@@ -168,8 +168,9 @@ uint64_t bal_relieved(const struct bal_state *st, uint16_t node, unsigned resour
 uint64_t bal_over(const struct bal_state *st, uint16_t node, unsigned resource)
 {
     size_t i = bal_cell(node, resource);
-    uint64_t least = bal_max(st->share[i], st->stuck[i]);
-    return bal_more(least, bal_scale(least, st->plan->high));
+    bool full = st->stuck[i] > st->share[i];
+    uint64_t least = full ? st->stuck[i] : st->share[i];
+    return bal_more(least, bal_scale(least, full ? st->high : st->plan->high));
 }
 
 unsigned bal_dominant_of(const struct bal_state *st, uint16_t node, uint32_t mask)

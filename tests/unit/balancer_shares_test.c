@@ -224,6 +224,32 @@ static void what_can_not_leave_is_what_a_node_is_relieved_to(void)
     fleets_free(x);
 }
 
+/* While one key holds the highest node up, nothing among the others lowers it: what is there below
+ * the widest band is left, what is above is not. */
+static void nobody_is_moved_for_a_maximum_that_stays(void)
+{
+    static const struct {
+        unsigned parts;
+        uint16_t flags;
+        bool moves;
+    } rows[] = {{46, 0, true}, {46, BAL_ONE_KEY, false}, {56, BAL_ONE_KEY, true}};
+    for (unsigned k = 0; k < 3; k++) {
+        struct fleets *x = fleets_new(8);
+        fleets_add(x, rows[k].flags != 0 ? 1200 : 400, 1)->flags = rows[k].flags;
+        fill(x, 2, rows[k].parts, 12, 0); /* of about 450 */
+        for (uint64_t n = 3; n <= 8; n++) {
+            fill(x, n, 30, 12, 0);
+        }
+        x->settings.split_share = BAL_ONE;
+        x->settings.cluster_hot = 2 * BAL_ONE;
+        uint32_t moves = settle(x, 60);
+        tap_note("row %u", k);
+        CHECK((moves > 0) == rows[k].moves);
+        CHECK_U64(x->part[0].copy[0].node, 1);
+        fleets_free(x);
+    }
+}
+
 /* The hottest one has nothing that may go: the next one gives. */
 static void a_node_with_nothing_to_give_holds_up_no_filling(void)
 {
@@ -250,6 +276,7 @@ int main(void)
     RUN(each_resource_is_sustained_by_itself);
     RUN(a_lump_is_judged_by_what_it_relieves);
     RUN(what_can_not_leave_is_what_a_node_is_relieved_to);
+    RUN(nobody_is_moved_for_a_maximum_that_stays);
     RUN(a_node_with_nothing_to_give_holds_up_no_filling);
     return tap_done();
 }
