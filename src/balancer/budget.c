@@ -175,7 +175,8 @@ void bal_budget_open(struct bal_state *st)
     st->device = mem_zalloc((f->device_count + 1) * sizeof *st->device);
     for (uint32_t c = 0; c < f->copy_count; c++) {
         if (f->copy_to[c] != BAL_NO_NODE) {
-            bal_budget_take(st, f->copy_node[c], f->copy_to[c], f->operation[f->copy_partition[c]]);
+            bal_budget_take(st, f->copy_node[c], f->copy_to[c],
+                            f->place[f->copy_partition[c]].operation);
         }
     }
     st->tokens = st->m->tokens;

@@ -80,14 +80,13 @@ void bal_coldest_update(struct bal_state *st, uint16_t node, uint32_t class_of)
 }
 
 /* A zone where another copy is, or will be, when the copies are to lie in different ones. */
-static uint64_t forbidden_zones(const struct bal_state *st, uint32_t copy)
+static uint64_t forbidden_zones(const struct bal_state *st, uint32_t p, uint32_t copy)
 {
     const struct bal_fleet *f = st->f;
-    uint32_t p = f->copy_partition[copy];
     uint64_t zones = 0;
-    if ((f->spread[p] & BAL_SPREAD_ZONE) != 0) {
-        for (uint32_t c = f->copy_begin[p]; c < f->copy_begin[p + 1]; c++) {
-            uint16_t zone = c == copy ? BAL_NO_NODE : f->zone_of[st->at[c]];
+    if ((f->place[p].spread & BAL_SPREAD_ZONE) != 0) {
+        for (uint32_t c = f->place[p].copy_begin; c < f->place[p + 1].copy_begin; c++) {
+            uint16_t zone = c == copy ? BAL_NO_NODE : st->spot[st->at[c]].zone;
             zones |= zone == BAL_NO_NODE ? 0 : UINT64_C(1) << zone;
         }
     }
@@ -96,8 +95,8 @@ static uint64_t forbidden_zones(const struct bal_state *st, uint32_t copy)
 
 void bal_walk_begin(const struct bal_state *st, const struct bal_step *step, struct bal_walk *w)
 {
-    w->forbidden = forbidden_zones(st, step->copy);
-    w->rule = st->f->rule[st->f->copy_partition[step->copy]];
+    w->forbidden = forbidden_zones(st, step->partition, step->copy);
+    w->rule = st->f->place[step->partition].rule;
     w->count = 0;
     w->offered = 0;
 }
@@ -143,7 +142,7 @@ bool bal_walk_next(struct bal_state *st,
 {
     while (w->offered < st->s->destinations && take_coldest(st, w)) {
         uint16_t node = w->node[w->count - 1];
-        if (node != step->from && bal_may_hold(st, step->copy, node) == BAL_REASON_NONE &&
+        if (node != step->from && bal_may_join(st, step, node) == BAL_REASON_NONE &&
             bal_budget(st, step->from, node, step->class_of) == BAL_REASON_NONE) {
             w->offered++;
             *ret_node = node;

@@ -27,23 +27,11 @@ struct column {
     }
 
 static const struct column partition_columns[] = {
-    COLUMN(id),
-    COLUMN(version),
-    COLUMN(moved_ms),
-    COLUMN(split_ms),
-    COLUMN(merged_ms),
-    COLUMN(next),
-    COLUMN(group),
-    COLUMN(tenant),
-    COLUMN(flags),
-    COLUMN(rule),
-    COLUMN(operation),
-    COLUMN(previous),
-    COLUMN(spread),
-    COLUMN(fanout),
-    COLUMN(wanted),
-    COLUMN(copy_begin),
-    {offsetof(struct bal_fleet, load), BAL_RESOURCES * sizeof(uint64_t)},
+    COLUMN(id),        COLUMN(version),
+    COLUMN(moved_ms),  COLUMN(split_ms),
+    COLUMN(merged_ms), COLUMN(next),
+    COLUMN(tenant),    COLUMN(flags),
+    COLUMN(place),     {offsetof(struct bal_fleet, load), BAL_RESOURCES * sizeof(uint64_t)},
 };
 
 static const struct column copy_columns[] = {
@@ -275,17 +263,17 @@ bal_fleet_add_partition(struct bal_fleet *f, const struct bal_partition_spec *s,
     f->moved_ms[p] = s->moved_ms;
     f->split_ms[p] = s->split_ms;
     f->merged_ms[p] = s->merged_ms;
-    f->group[p] = s->group;
+    f->place[p].group = s->group;
     f->tenant[p] = s->tenant;
     f->flags[p] = s->flags;
-    f->rule[p] = (uint8_t)s->rule;
-    f->operation[p] = s->operation;
-    f->previous[p] = s->previous == 0 ? BAL_NO_NODE : bal_fleet_node(f, s->previous);
-    f->spread[p] = s->spread;
-    f->fanout[p] = s->fanout == 0 ? 8 : s->fanout;
-    f->wanted[p] = s->wanted == 0 ? s->copies : s->wanted;
+    f->place[p].rule = (uint8_t)s->rule;
+    f->place[p].operation = s->operation;
+    f->place[p].previous = s->previous == 0 ? BAL_NO_NODE : bal_fleet_node(f, s->previous);
+    f->place[p].spread = s->spread;
+    f->place[p].fanout = s->fanout == 0 ? 8 : s->fanout;
+    f->place[p].wanted = s->wanted == 0 ? s->copies : s->wanted;
     memcpy(&f->load[(size_t)p * BAL_RESOURCES], s->load, sizeof s->load);
-    f->copy_begin[p] = f->copy_count;
+    f->place[p].copy_begin = f->copy_count;
     for (unsigned i = 0; i < s->copies; i++) {
         uint32_t c = f->copy_count++;
         f->copy_node[c] = bal_fleet_node(f, s->copy[i].node);
@@ -344,8 +332,8 @@ static void permute_copies(struct bal_fleet *f, const uint32_t *counts)
 {
     uint32_t *from = mem_alloc((f->copy_count + 1) * sizeof *from), at = 0;
     for (uint32_t p = 0; p < f->partition_count; p++) {
-        uint32_t begin = f->copy_begin[p];
-        f->copy_begin[p] = at;
+        uint32_t begin = f->place[p].copy_begin;
+        f->place[p].copy_begin = at;
         for (uint32_t i = 0; i < counts[p]; i++) {
             from[at++] = begin + i;
         }
@@ -362,7 +350,7 @@ static void permute_copies(struct bal_fleet *f, const uint32_t *counts)
     }
     for (uint32_t p = 0; p < f->partition_count; p++) {
         for (uint32_t i = 0; i < counts[p]; i++) {
-            f->copy_partition[f->copy_begin[p] + i] = p;
+            f->copy_partition[f->place[p].copy_begin + i] = p;
         }
     }
     mem_free(from);
@@ -386,7 +374,8 @@ static void sort_partitions(struct bal_fleet *f)
     qsort(order, count, sizeof *order, by_u64);
     for (uint32_t p = 0; p < count; p++) {
         uint32_t old = order[p].index;
-        counts[p] = (old + 1 < count ? f->copy_begin[old + 1] : f->copy_count) - f->copy_begin[old];
+        counts[p] = (old + 1 < count ? f->place[old + 1].copy_begin : f->copy_count) -
+                    f->place[old].copy_begin;
     }
     permute(f, order);
     permute_copies(f, counts);
@@ -411,7 +400,7 @@ static void sum_partition(struct bal_fleet *f, uint32_t p)
 {
     const uint64_t *load = &f->load[(size_t)p * BAL_RESOURCES];
     uint64_t follower[BAL_RESOURCES];
-    uint32_t begin = f->copy_begin[p], end = f->copy_begin[p + 1];
+    uint32_t begin = f->place[p].copy_begin, end = f->place[p + 1].copy_begin;
     for (unsigned r = 0; r < BAL_RESOURCES; r++) {
         follower[r] = bal_scale(load[r], f->follower[r]);
     }
@@ -430,10 +419,10 @@ static void sum_partition(struct bal_fleet *f, uint32_t p)
         f->lost_count += (f->copy_flags[c] & BAL_COPY_LOST) != 0;
         f->insync_count += c != begin && (f->copy_flags[c] & BAL_COPY_INSYNC) != 0;
     }
-    f->lost_count += end - begin < f->wanted[p];
+    f->lost_count += end - begin < f->place[p].wanted;
     f->fixed_count += (f->flags[p] & BAL_FIXED) != 0;
-    f->rules |= UINT64_C(1) << f->rule[p];
-    f->spread_count[end - begin] += (f->spread[p] & BAL_SPREAD_ZONE) != 0;
+    f->rules |= UINT64_C(1) << f->place[p].rule;
+    f->spread_count[end - begin] += (f->place[p].spread & BAL_SPREAD_ZONE) != 0;
 }
 
 static void sum_nodes(struct bal_fleet *f)
@@ -450,9 +439,9 @@ static void sum_nodes(struct bal_fleet *f)
     }
     uint32_t *fill = mem_dup(f->held_begin, (f->node_count + 1) * sizeof *fill);
     for (uint32_t p = 0; p < f->partition_count; p++) {
-        for (uint32_t c = f->copy_begin[p]; c < f->copy_begin[p + 1]; c++) {
+        for (uint32_t c = f->place[p].copy_begin; c < f->place[p + 1].copy_begin; c++) {
             f->held[fill[bal_copy_at(f, c)]++] =
-                (struct bal_held){c, p & (UINT32_MAX >> 1), c == f->copy_begin[p]};
+                (struct bal_held){c, p & (UINT32_MAX >> 1), c == f->place[p].copy_begin};
         }
     }
     mem_free(fill);
@@ -478,14 +467,14 @@ static void collect_groups(struct bal_fleet *f)
     struct numbered *all = NULL;
     uint32_t count = 0, room = 0;
     for (uint32_t p = 0; p < f->partition_count; p++) {
-        if (f->group[p] == 0) {
+        if (f->place[p].group == 0) {
             continue;
         }
         if (count == room) {
             room = doubled(room);
             all = mem_realloc(all, room * sizeof *all);
         }
-        all[count++] = (struct numbered){((uint64_t)f->group[p] << 32) | p, p};
+        all[count++] = (struct numbered){((uint64_t)f->place[p].group << 32) | p, p};
     }
     f->grouped = mem_alloc((count + 1) * sizeof *f->grouped);
     f->grouped_count = count;
@@ -517,8 +506,8 @@ enum err_code bal_fleet_seal(struct bal_fleet *f, struct err *e)
         return err_set(e, ERR_INVALID_REQUEST, "more than %d zones", BAL_ZONES_MAX);
     }
     make_room(f, 1, false);
-    f->copy_begin = mem_realloc(f->copy_begin, (f->partition_count + 1) * sizeof *f->copy_begin);
-    f->copy_begin[f->partition_count] = f->copy_count;
+    f->place = mem_realloc(f->place, (f->partition_count + 1) * sizeof *f->place);
+    f->place[f->partition_count] = (struct bal_place){.copy_begin = f->copy_count};
     resolve_next(f);
     sum_nodes(f);
     collect_groups(f);
@@ -556,7 +545,7 @@ void bal_fleet_set_load(struct bal_fleet *f, uint32_t p, const uint64_t load[BAL
     ASSERT(f->building == NULL && p < f->partition_count);
     uint64_t more[2][BAL_RESOURCES]; /* for the primary and the others; wraps where it is less */
     uint64_t *old = &f->load[(size_t)p * BAL_RESOURCES];
-    uint32_t begin = f->copy_begin[p], end = f->copy_begin[p + 1];
+    uint32_t begin = f->place[p].copy_begin, end = f->place[p + 1].copy_begin;
     for (unsigned r = 0; r < BAL_RESOURCES; r++) {
         uint64_t now = bal_min(load[r], BAL_LOAD_MAX);
         more[0][r] = now - old[r];

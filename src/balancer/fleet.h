@@ -117,8 +117,16 @@ struct bal_hint_at {
     struct bal_hint hint;
 };
 
-/* A struct of arrays; all owned. Indices: node n, partition p, copy c = copy_begin[p] + i, and
- * n * BAL_RESOURCES + resource. Valid when sealed. */
+/* What every step asks of a partition beside its load, in one place: to look at one is to fetch one
+ * line of memory. */
+struct bal_place {
+    uint32_t copy_begin, group;
+    uint16_t previous, operation;
+    uint8_t rule, spread, wanted, fanout;
+};
+
+/* A struct of arrays; all owned. Indices: node n, partition p, copy c = place[p].copy_begin + i,
+ * and n * BAL_RESOURCES + resource. Valid when sealed. */
 struct bal_fleet {
     uint32_t node_count, partition_count, copy_count;
     uint64_t *node_id;
@@ -129,9 +137,9 @@ struct bal_fleet {
 
     uint64_t *id, *version, *moved_ms, *split_ms, *merged_ms;
     uint64_t *load; /* of the primary copy, BAL_RESOURCES each */
-    uint32_t *next, *group, *tenant, *copy_begin;
-    uint16_t *flags, *operation, *previous;
-    uint8_t *rule, *spread, *fanout, *wanted;
+    uint32_t *next, *tenant;
+    uint16_t *flags;
+    struct bal_place *place;       /* one more than partitions: where the copies end */
     uint16_t *copy_node, *copy_to; /* of copies; copy_to: BAL_NO_NODE */
     uint8_t *copy_flags;           /* enum bal_copy_flag */
     uint32_t *copy_partition;
@@ -188,7 +196,7 @@ static inline uint64_t bal_copy_load(const struct bal_fleet *f, uint32_t c, unsi
 {
     uint32_t p = f->copy_partition[c];
     uint64_t l = f->load[(size_t)p * BAL_RESOURCES + r];
-    return c == f->copy_begin[p] ? l : bal_scale(l, f->follower[r]);
+    return c == f->place[p].copy_begin ? l : bal_scale(l, f->follower[r]);
 }
 
 static inline uint64_t

@@ -206,11 +206,11 @@ static bool from_copies(const struct bal_state *st, struct pools *x)
 {
     const struct bal_fleet *f = st->f;
     for (uint32_t p = 0; p < f->partition_count; p++) {
-        uint32_t begin = f->copy_begin[p], end = f->copy_begin[p + 1];
-        bool bound = confined(x, f->rule[p], f->spread[p], end - begin);
+        uint32_t begin = f->place[p].copy_begin, end = f->place[p + 1].copy_begin;
+        bool bound = confined(x, f->place[p].rule, f->place[p].spread, end - begin);
         for (uint32_t c = begin; c < end; c++) {
             uint16_t n = st->at[c];
-            uint32_t i = pool_of(st, x, f->rule[p], bound ? f->zone_of[n] : BAL_NO_NODE);
+            uint32_t i = pool_of(st, x, f->place[p].rule, bound ? f->zone_of[n] : BAL_NO_NODE);
             if (i == POOLS_MAX) {
                 return false;
             }

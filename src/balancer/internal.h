@@ -38,6 +38,13 @@ struct bal_walk {
     uint32_t count, offered;
 };
 
+/* What rules ask of a node, together. */
+struct bal_spot {
+    uint16_t zone, rack, device; /* dense; BAL_NO_NODE: none */
+    uint8_t state;               /* enum bal_node_state */
+    uint8_t reason;              /* enum bal_reason why it takes nothing at all */
+};
+
 struct bal_state {
     const struct bal_fleet *f;
     const struct bal_settings *s;
@@ -58,6 +65,7 @@ struct bal_state {
     uint64_t *queued;                 /* node: bytes to come */
     bal_q32 *level;                   /* node: the highest of its resources */
     uint8_t *takes;                   /* node: may be a destination at all */
+    struct bal_spot *spot;            /* node */
     uint16_t *at;                     /* copy: predicted node */
     uint8_t *bar;                     /* partition: enum bal_reason why it stays where it is */
     uint64_t split_at[BAL_RESOURCES]; /* load from which a partition is split; 0: never */
@@ -72,7 +80,7 @@ struct bal_state {
 
 /* One move that is weighed. */
 struct bal_step {
-    uint32_t copy; /* that goes */
+    uint32_t partition, copy; /* that goes */
     uint16_t from, to;
     uint8_t resource; /* that is to be relieved */
     uint32_t class_of;
@@ -99,7 +107,7 @@ static inline bool bal_uses(const struct bal_state *st, unsigned r)
 
 static inline uint32_t bal_primary(const struct bal_fleet *f, uint32_t p)
 {
-    return f->copy_begin[p];
+    return f->place[p].copy_begin;
 }
 
 /* state.c */
@@ -121,8 +129,8 @@ unsigned bal_dominant_of(const struct bal_state *st, uint16_t node, uint32_t mas
 unsigned bal_dominant(const struct bal_state *st, uint16_t node);
 void bal_copy_vector(const struct bal_state *st, uint32_t copy, uint64_t vector[BAL_RESOURCES]);
 uint64_t bal_copy_time(const struct bal_state *st, uint64_t bytes);
-/* The copy goes to `to` in the predicted state; its partition is taken. */
-void bal_relocate(struct bal_state *st, uint32_t copy, uint16_t to);
+/* The step is taken in the predicted state, and so is its partition. */
+void bal_relocate(struct bal_state *st, const struct bal_step *step);
 void bal_shift(struct bal_state *st, uint16_t from, uint16_t to, const uint64_t *vector);
 struct bal_proposal *bal_propose(struct bal_state *st, const struct bal_proposal *p);
 void bal_reject(struct bal_state *st, uint32_t partition, uint16_t node, enum bal_reason reason);
@@ -151,14 +159,18 @@ bool bal_walk_next(struct bal_state *st,
 void bal_walk_end(struct bal_state *st, struct bal_walk *w);
 
 /* rules.c: what is never broken. */
+void bal_spots_open(struct bal_state *st);
 void bal_bars_open(struct bal_state *st);
 /* What can't leave a node: pinned by a person, or one hot key. */
 void bal_find_stuck(struct bal_state *st);
 void bal_take(struct bal_state *st, uint32_t p);
 enum bal_reason bal_partition_free(const struct bal_state *st, uint32_t p);
-/* `copy`: the one that goes there, BAL_NO_PARTITION for one more. */
-enum bal_reason bal_may_join(const struct bal_state *st, uint32_t p, uint32_t copy, uint16_t node);
-enum bal_reason bal_may_hold(const struct bal_state *st, uint32_t copy, uint16_t node);
+/* Of the step partition, copy (the one that goes there, BAL_NO_PARTITION for one more) and vector
+ * count. */
+enum bal_reason
+bal_may_join(const struct bal_state *st, const struct bal_step *step, uint16_t node);
+enum bal_reason
+bal_may_hold(const struct bal_state *st, const struct bal_step *step, uint16_t node);
 /* Does the copy break a rule where it is? */
 enum bal_reason bal_placed(const struct bal_state *st, uint32_t copy);
 
@@ -210,7 +222,7 @@ void bal_emit(struct bal_state *st,
               const struct bal_step *step,
               const struct bal_verdict *v,
               enum bal_reason reason);
-bool bal_returns(const struct bal_state *st, uint32_t copy, uint16_t node);
+bool bal_returns(const struct bal_state *st, const struct bal_step *step, uint16_t node);
 void bal_step_of(const struct bal_state *st,
                  uint32_t copy,
                  unsigned resource,

@@ -137,7 +137,8 @@ void bal_step_of(const struct bal_state *st,
                  struct bal_step *ret)
 {
     size_t i = bal_cell(st->at[copy], resource);
-    *ret = (struct bal_step){.copy = copy,
+    *ret = (struct bal_step){.partition = st->f->copy_partition[copy],
+                             .copy = copy,
                              .from = st->at[copy],
                              .to = BAL_NO_NODE,
                              .resource = (uint8_t)resource,
@@ -237,10 +238,10 @@ static void gather(const struct bal_state *st,
     }
 }
 
-bool bal_returns(const struct bal_state *st, uint32_t copy, uint16_t node)
+bool bal_returns(const struct bal_state *st, const struct bal_step *step, uint16_t node)
 {
-    uint32_t p = st->f->copy_partition[copy];
-    return copy == bal_primary(st->f, p) && st->f->previous[p] == node &&
+    uint32_t p = step->partition;
+    return step->copy == bal_primary(st->f, p) && st->f->place[p].previous == node &&
            bal_less(st->now, st->f->moved_ms[p]) < st->s->return_ms;
 }
 
@@ -252,7 +253,7 @@ static struct bal_verdict place(struct bal_state *st, struct bal_step *step)
     struct bal_walk walk;
     bal_walk_begin(st, step, &walk);
     while (bal_walk_next(st, step, &walk, &step->to)) {
-        if (bal_returns(st, step->copy, step->to)) {
+        if (bal_returns(st, step, step->to)) {
             st->plan->rejected[BAL_REASON_RETURNING]++;
             continue;
         }
@@ -279,7 +280,7 @@ void bal_emit(struct bal_state *st,
               enum bal_reason reason)
 {
     const struct bal_fleet *f = st->f;
-    uint32_t p = f->copy_partition[step->copy];
+    uint32_t p = step->partition;
     struct bal_proposal made = {
         .class_of = step->class_of,
         .kind = step->copy == bal_primary(f, p) ? BAL_MOVE : BAL_MOVE_COPY,
@@ -297,7 +298,7 @@ void bal_emit(struct bal_state *st,
         .bytes = step->bytes,
         .time_ms = step->time_ms,
     };
-    bal_relocate(st, step->copy, step->to);
+    bal_relocate(st, step);
     made.from_after = st->level[step->from];
     made.to_after = st->level[step->to];
     bal_budget_take(st, step->from, step->to, step->class_of);
@@ -322,7 +323,7 @@ static void consider(struct bal_state *st,
                      struct choice *best)
 {
     const struct bal_fleet *f = st->f;
-    uint64_t tie = bal_tie(st->s->seed, f->id[f->copy_partition[step->copy]], f->node_id[step->to]);
+    uint64_t tie = bal_tie(st->s->seed, f->id[step->partition], f->node_id[step->to]);
     if (!best->found || v->score > best->verdict.score ||
         (v->score == best->verdict.score && tie < best->tie)) {
         *best = (struct choice){*step, *v, tie, seen_at, true};
@@ -336,6 +337,7 @@ static void step_of(const struct bal_state *st,
 {
     size_t i = bal_cell(like->from, like->resource);
     *ret = *like;
+    ret->partition = u->partition;
     ret->copy = u->copy;
     ret->excess = bal_less(st->load[i], bal_relieved(st, like->from, like->resource));
     memcpy(ret->vector, u->vector, sizeof ret->vector);
@@ -352,15 +354,9 @@ static void fetch_next(const struct bal_state *st, const struct source_work *w, 
     }
     const struct unit *u = &w->unit[c->heap[0].unit];
     __builtin_prefetch(&st->at[u->copy]);
-    __builtin_prefetch(&st->f->copy_flags[u->copy]);
-    __builtin_prefetch(&st->f->copy_begin[u->partition]);
-    __builtin_prefetch(&st->f->spread[u->partition]);
-    __builtin_prefetch(&st->f->rule[u->partition]);
-    __builtin_prefetch(&st->f->group[u->partition]);
-    __builtin_prefetch(&st->f->previous[u->partition]);
+    __builtin_prefetch(&st->f->place[u->partition]);
     __builtin_prefetch(&st->f->id[u->partition]);
     __builtin_prefetch(&st->f->version[u->partition]);
-    __builtin_prefetch(&st->f->copy_partition[u->copy]);
 }
 
 /* The best step off a node. Those without a place are dropped: during a round places only fill. */

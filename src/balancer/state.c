@@ -95,6 +95,7 @@ void bal_state_open(struct bal_state *st)
         st->eligible += st->takes[n];
     }
     bal_groups_open(st);
+    bal_spots_open(st);
     measure_means(st);
     set_shares(st);
     bal_find_stuck(st);
@@ -116,6 +117,7 @@ void bal_state_close(struct bal_state *st)
     mem_free(st->queued);
     mem_free(st->level);
     mem_free(st->takes);
+    mem_free(st->spot);
     mem_free(st->transfers);
     mem_free(st->bar);
     mem_free(st->at);
@@ -218,15 +220,13 @@ void bal_shift(struct bal_state *st, uint16_t from, uint16_t to, const uint64_t 
     st->level[to] = bal_level(st, to);
 }
 
-void bal_relocate(struct bal_state *st, uint32_t copy, uint16_t to)
+void bal_relocate(struct bal_state *st, const struct bal_step *step)
 {
-    uint64_t vector[BAL_RESOURCES];
-    bal_copy_vector(st, copy, vector);
-    bal_shift(st, st->at[copy], to, vector);
-    st->bytes[to] += vector[BAL_BYTES];
-    st->queued[to] += vector[BAL_BYTES];
-    st->at[copy] = to;
-    bal_take(st, st->f->copy_partition[copy]);
+    bal_shift(st, step->from, step->to, step->vector);
+    st->bytes[step->to] += step->vector[BAL_BYTES];
+    st->queued[step->to] += step->vector[BAL_BYTES];
+    st->at[step->copy] = step->to;
+    bal_take(st, step->partition);
 }
 
 struct bal_proposal *bal_propose(struct bal_state *st, const struct bal_proposal *p)

@@ -27,7 +27,7 @@ static enum bal_reason may_lead(const struct bal_state *st, uint32_t p, uint32_t
     if (!st->takes[node] || f->node[node].stalled) {
         return BAL_REASON_NODE_STATE;
     }
-    if (f->rule[p] != 0 && (f->node[node].rules >> f->rule[p] & 1) == 0) {
+    if (f->place[p].rule != 0 && (f->node[node].rules >> f->place[p].rule & 1) == 0) {
         return BAL_REASON_PLACEMENT_RULE;
     }
     return st->transfers[node] < st->s->transfers_per_node ? BAL_REASON_NONE
@@ -40,9 +40,8 @@ successor(const struct bal_state *st, uint32_t p, struct bal_step *step, struct 
 {
     const struct bal_fleet *f = st->f;
     uint32_t best = BAL_NO_PARTITION;
-    for (uint32_t c = bal_primary(f, p) + 1; c < f->copy_begin[p + 1]; c++) {
-        if (may_lead(st, p, c) != BAL_REASON_NONE ||
-            bal_returns(st, bal_primary(f, p), st->at[c])) {
+    for (uint32_t c = bal_primary(f, p) + 1; c < f->place[p + 1].copy_begin; c++) {
+        if (may_lead(st, p, c) != BAL_REASON_NONE || bal_returns(st, step, st->at[c])) {
             continue;
         }
         step->to = st->at[c];
@@ -110,7 +109,7 @@ led_by(const struct bal_state *st, uint16_t node, unsigned resource, bool urgent
     for (uint32_t i = f->held_begin[node]; i < f->held_begin[node + 1]; i++) {
         const struct bal_held *h = &f->held[i];
         if (h->primary && bal_movable_held(st, h, node, resource, urgent) == BAL_REASON_NONE &&
-            f->copy_begin[h->partition + 1] - h->copy > 1) {
+            f->place[h->partition + 1].copy_begin - h->copy > 1) {
             out[count++] = (struct led){bal_held_load(f, h, resource), h->partition};
         }
     }

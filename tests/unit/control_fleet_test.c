@@ -144,7 +144,7 @@ static void what_waits_counts_where_it_would_be(void)
     build(NULL, 0);
     uint32_t p = index_of(at("a"));
     CHECK(f.flags[p] & BAL_BUSY);
-    CHECK_U64(f.copy_to[f.copy_begin[p]], bal_fleet_node(&f, node_id("n2")));
+    CHECK_U64(f.copy_to[f.place[p].copy_begin], bal_fleet_node(&f, node_id("n2")));
     CHECK_U64(f.node_load[0 * BAL_RESOURCES + BAL_READ], 0);
     Cadastre__ProposalSettle m;
     cadastre__proposal_settle__init(&m);
@@ -154,7 +154,7 @@ static void what_waits_counts_where_it_would_be(void)
     build(NULL, 0);
     p = index_of(at("a"));
     CHECK(!(f.flags[p] & BAL_BUSY) && (f.flags[p] & BAL_PINNED));
-    CHECK_U64(f.copy_to[f.copy_begin[p]], BAL_NO_NODE);
+    CHECK_U64(f.copy_to[f.place[p].copy_begin], BAL_NO_NODE);
     end();
 }
 
@@ -170,8 +170,8 @@ static void an_operation_counts_at_its_destination(void)
     CHECK_U64(world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_START, &m)->err.code, ERR_OK);
     build(NULL, 0);
     uint32_t p = index_of(at("a"));
-    CHECK((f.flags[p] & BAL_BUSY) && f.operation[p] == DIR_CLASS_OPERATOR);
-    CHECK_U64(f.copy_to[f.copy_begin[p]], bal_fleet_node(&f, node_id("n3")));
+    CHECK((f.flags[p] & BAL_BUSY) && f.place[p].operation == DIR_CLASS_OPERATOR);
+    CHECK_U64(f.copy_to[f.place[p].copy_begin], bal_fleet_node(&f, node_id("n3")));
     end();
 }
 
