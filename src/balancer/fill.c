@@ -37,7 +37,7 @@ static bool fill_from(struct bal_state *st, uint16_t from, uint16_t to, unsigned
     struct bal_verdict best_verdict = {0};
     for (uint32_t k = f->held_begin[from]; k < f->held_begin[from + 1]; k++) {
         const struct bal_held *h = &f->held[k];
-        uint32_t copy = h->copy;
+        uint32_t copy = bal_held_copy(f, h);
         if (bal_movable_held(st, h, from, resource, false) != BAL_REASON_NONE ||
             bal_held_load(f, h, resource) > room) {
             continue;

@@ -101,9 +101,10 @@ void bal_fleet_close(struct bal_fleet *f)
     mem_free(f->rack_of);
     mem_free(f->device_of);
     mem_free(f->node_load);
-    mem_free(f->node_bytes);
+    mem_free(f->node_leaving);
     mem_free(f->held_begin);
     mem_free(f->held);
+    mem_free(f->odd);
     mem_free(f->grouped);
     mem_free(f->hints);
     *f = (struct bal_fleet){0};
@@ -395,73 +396,6 @@ static void resolve_next(struct bal_fleet *f)
     }
 }
 
-/* The copies of one partition, counted where they will be. */
-static void sum_partition(struct bal_fleet *f, uint32_t p)
-{
-    const uint64_t *load = &f->load[(size_t)p * BAL_RESOURCES];
-    uint64_t follower[BAL_RESOURCES];
-    uint32_t begin = f->place[p].copy_begin, end = f->place[p + 1].copy_begin;
-    for (unsigned r = 0; r < BAL_RESOURCES; r++) {
-        follower[r] = bal_scale(load[r], f->follower[r]);
-    }
-    for (uint32_t c = begin; c < end; c++) {
-        const uint64_t *mine = c == begin ? load : follower;
-        uint16_t at = bal_copy_at(f, c);
-        uint64_t *sum = &f->node_load[(size_t)at * BAL_RESOURCES];
-        for (unsigned r = 0; r < BAL_RESOURCES; r++) {
-            sum[r] += mine[r];
-        }
-        f->node_bytes[at] += mine[BAL_BYTES];
-        if (f->copy_to[c] != BAL_NO_NODE) {
-            f->node_bytes[f->copy_node[c]] += mine[BAL_BYTES];
-        }
-        f->held_begin[at + 1]++;
-        f->lost_count += (f->copy_flags[c] & BAL_COPY_LOST) != 0;
-        f->insync_count += c != begin && (f->copy_flags[c] & BAL_COPY_INSYNC) != 0;
-    }
-    f->lost_count += end - begin < f->place[p].wanted;
-    f->fixed_count += (f->flags[p] & BAL_FIXED) != 0;
-    f->rules |= UINT64_C(1) << f->place[p].rule;
-    f->spread_count[end - begin] += (f->place[p].spread & BAL_SPREAD_ZONE) != 0;
-}
-
-static void sum_nodes(struct bal_fleet *f)
-{
-    f->node_load = mem_zalloc((f->node_count + 1) * BAL_RESOURCES * sizeof *f->node_load);
-    f->node_bytes = mem_zalloc((f->node_count + 1) * sizeof *f->node_bytes);
-    f->held_begin = mem_zalloc((f->node_count + 2) * sizeof *f->held_begin);
-    f->held = mem_alloc(((size_t)f->copy_count + 1) * sizeof *f->held);
-    for (uint32_t p = 0; p < f->partition_count; p++) {
-        sum_partition(f, p);
-    }
-    for (uint32_t n = 0; n < f->node_count; n++) {
-        f->held_begin[n + 1] += f->held_begin[n];
-    }
-    uint32_t *fill = mem_dup(f->held_begin, (f->node_count + 1) * sizeof *fill);
-    for (uint32_t p = 0; p < f->partition_count; p++) {
-        for (uint32_t c = f->place[p].copy_begin; c < f->place[p + 1].copy_begin; c++) {
-            f->held[fill[bal_copy_at(f, c)]++] =
-                (struct bal_held){c, p & (UINT32_MAX >> 1), c == f->place[p].copy_begin};
-        }
-    }
-    mem_free(fill);
-}
-
-void bal_fleet_recount(struct bal_fleet *f)
-{
-    ASSERT(f->building == NULL);
-    mem_free(f->node_load);
-    mem_free(f->node_bytes);
-    mem_free(f->held_begin);
-    mem_free(f->held);
-    f->lost_count = 0;
-    f->insync_count = 0;
-    f->fixed_count = 0;
-    f->rules = 0;
-    memset(f->spread_count, 0, sizeof f->spread_count);
-    sum_nodes(f);
-}
-
 static void collect_groups(struct bal_fleet *f)
 {
     struct numbered *all = NULL;
@@ -509,7 +443,7 @@ enum err_code bal_fleet_seal(struct bal_fleet *f, struct err *e)
     f->place = mem_realloc(f->place, (f->partition_count + 1) * sizeof *f->place);
     f->place[f->partition_count] = (struct bal_place){.copy_begin = f->copy_count};
     resolve_next(f);
-    sum_nodes(f);
+    bal_fleet_recount(f);
     collect_groups(f);
     building_free(f);
     return ERR_OK;
@@ -538,32 +472,6 @@ uint16_t bal_fleet_node(const struct bal_fleet *f, uint64_t id)
 {
     uint32_t at = find_id(f->node_id, f->node_count, id);
     return at == BAL_NO_PARTITION ? BAL_NO_NODE : (uint16_t)at;
-}
-
-void bal_fleet_set_load(struct bal_fleet *f, uint32_t p, const uint64_t load[BAL_RESOURCES])
-{
-    ASSERT(f->building == NULL && p < f->partition_count);
-    uint64_t more[2][BAL_RESOURCES]; /* for the primary and the others; wraps where it is less */
-    uint64_t *old = &f->load[(size_t)p * BAL_RESOURCES];
-    uint32_t begin = f->place[p].copy_begin, end = f->place[p + 1].copy_begin;
-    for (unsigned r = 0; r < BAL_RESOURCES; r++) {
-        uint64_t now = bal_min(load[r], BAL_LOAD_MAX);
-        more[0][r] = now - old[r];
-        more[1][r] = bal_scale(now, f->follower[r]) - bal_scale(old[r], f->follower[r]);
-        old[r] = now;
-    }
-    for (uint32_t c = begin; c < end; c++) {
-        const uint64_t *mine = more[c != begin];
-        uint16_t at = bal_copy_at(f, c);
-        uint64_t *sum = &f->node_load[(size_t)at * BAL_RESOURCES];
-        for (unsigned r = 0; r < BAL_RESOURCES; r++) {
-            sum[r] += mine[r];
-        }
-        f->node_bytes[at] += mine[BAL_BYTES];
-        if (f->copy_to[c] != BAL_NO_NODE) {
-            f->node_bytes[f->copy_node[c]] += mine[BAL_BYTES];
-        }
-    }
 }
 
 const struct bal_hint *bal_fleet_hint(const struct bal_fleet *f, uint32_t p)

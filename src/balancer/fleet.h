@@ -107,9 +107,8 @@ struct bal_partition_spec {
 
 /* One entry of the lists of copies by node. */
 struct bal_held {
-    uint32_t copy;
-    uint32_t partition : 31;
-    uint32_t primary : 1;
+    uint32_t partition : 29;
+    uint32_t copy : 3; /* which of its copies; 0: the primary */
 };
 
 struct bal_hint_at {
@@ -144,14 +143,17 @@ struct bal_fleet {
     uint8_t *copy_flags;           /* enum bal_copy_flag */
     uint32_t *copy_partition;
 
-    uint64_t *node_load;   /* predicted: what is under way counts at its destination only */
-    uint64_t *node_bytes;  /* stored: what is under way counts at both ends */
-    uint32_t *held_begin;  /* node_count + 1 */
-    struct bal_held *held; /* copies by node, where they will be */
-    uint32_t insync_count; /* copies that may become primary */
-    uint32_t lost_count;   /* copies that are lost or missing, apart from those on dead nodes */
-    uint32_t fixed_count;  /* partitions with a flag of BAL_FIXED */
-    uint64_t rules;        /* bit r: some partition has placement rule r */
+    uint64_t *node_load;      /* predicted: what is under way counts at its destination only */
+    uint64_t *node_leaving;   /* bytes that are under way to elsewhere, stored here too till then */
+    uint32_t *held_begin;     /* node_count + 1 */
+    struct bal_held *held;    /* copies by node, where they will be */
+    uint32_t insync_count;    /* copies that may become primary */
+    uint32_t lost_count;      /* copies that are lost or missing, apart from those on dead nodes */
+    uint32_t moving_count;    /* copies that an operation is taking elsewhere */
+    uint32_t busy_count;      /* partitions that one holds */
+    uint32_t *odd, odd_count; /* partitions of which a copy may break a rule where it is */
+    uint32_t fixed_count;     /* partitions with a flag of BAL_FIXED */
+    uint64_t rules;           /* bit r: some partition has placement rule r */
     uint32_t spread_count[BAL_COPIES_MAX + 1]; /* partitions spread by zone, by copies */
     uint32_t *grouped, grouped_count;          /* partitions with a group, by group and id */
     struct bal_hint_at *hints;
@@ -203,7 +205,12 @@ static inline uint64_t
 bal_held_load(const struct bal_fleet *f, const struct bal_held *h, unsigned r)
 {
     uint64_t l = f->load[(size_t)h->partition * BAL_RESOURCES + r];
-    return h->primary ? l : bal_scale(l, f->follower[r]);
+    return h->copy == 0 ? l : bal_scale(l, f->follower[r]);
+}
+
+static inline uint32_t bal_held_copy(const struct bal_fleet *f, const struct bal_held *h)
+{
+    return f->place[h->partition].copy_begin + h->copy;
 }
 
 /* Where copy c will be when what is under way has ended. */

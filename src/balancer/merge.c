@@ -64,17 +64,23 @@ static bool alike(const struct bal_fleet *f, uint32_t p, uint32_t q)
            f->place[p].spread == f->place[q].spread;
 }
 
+/* Asked of every partition: first what turns down most. */
 bool bal_may_pair(const struct bal_state *st, uint32_t p)
 {
     const struct bal_fleet *f = st->f;
     uint32_t q = f->next[p];
     uint16_t never = BAL_PINNED | BAL_QUARANTINED;
-    if (q == BAL_NO_PARTITION || ((f->flags[p] | f->flags[q]) & never) != 0 || !alike(f, p, q)) {
+    if (q == BAL_NO_PARTITION) {
         return false;
     }
-    bool single = f->place[p + 1].copy_begin - f->place[p].copy_begin == 1 &&
-                  f->place[q + 1].copy_begin - f->place[q].copy_begin == 1;
-    return together(st, p, q) || (single && plenty(st));
+    if (!together(st, p, q)) {
+        bool single = f->place[p + 1].copy_begin - f->place[p].copy_begin == 1 &&
+                      f->place[q + 1].copy_begin - f->place[q].copy_begin == 1;
+        if (!single || !plenty(st)) {
+            return false;
+        }
+    }
+    return ((f->flags[p] | f->flags[q]) & never) == 0 && alike(f, p, q);
 }
 
 enum bal_reason

@@ -170,7 +170,8 @@ static void replace(struct bal_state *st, const struct lost *l, uint64_t mean_qu
 static bool under_way(const struct bal_state *st)
 {
     const struct bal_fleet *f = st->f;
-    for (uint32_t p = 0; p < f->partition_count; p++) {
+    uint32_t search = f->busy_count > 0 ? f->partition_count : 0;
+    for (uint32_t p = 0; p < search; p++) {
         if ((f->flags[p] & BAL_BUSY) != 0 && f->place[p].operation >= DIR_CLASS_UNDER_REPLICATED) {
             return true;
         }
@@ -280,7 +281,7 @@ static void evacuate_node(struct bal_state *st, uint16_t node)
     const struct bal_fleet *f = st->f;
     uint32_t failed = 0;
     for (uint32_t i = f->held_begin[node]; i < f->held_begin[node + 1]; i++) {
-        uint32_t copy = f->held[i].copy, before = st->plan->proposal_count;
+        uint32_t copy = bal_held_copy(f, &f->held[i]), before = st->plan->proposal_count;
         if (st->at[copy] != node || (f->copy_flags[copy] & BAL_COPY_LOST) != 0 ||
             bal_partition_free(st, f->copy_partition[copy]) != BAL_REASON_NONE) {
             continue;
@@ -296,9 +297,9 @@ static void evacuate_node(struct bal_state *st, uint16_t node)
 void bal_evacuate(struct bal_state *st)
 {
     const struct bal_fleet *f = st->f;
-    for (uint32_t p = 0; p < f->partition_count; p++) {
-        if ((f->place[p].rule == 0 && f->place[p].spread == 0) ||
-            bal_partition_free(st, p) != BAL_REASON_NONE) {
+    for (uint32_t i = 0; i < f->odd_count; i++) {
+        uint32_t p = f->odd[i];
+        if (bal_partition_free(st, p) != BAL_REASON_NONE) {
             continue;
         }
         for (uint32_t c = f->place[p].copy_begin;

@@ -114,7 +114,7 @@ enum bal_reason bal_movable_held(const struct bal_state *st,
     if (bar != BAL_REASON_NONE) {
         return bar;
     }
-    if (f->lost_count > 0 && (f->copy_flags[h->copy] & BAL_COPY_LOST) != 0) {
+    if (f->lost_count > 0 && (f->copy_flags[bal_held_copy(f, h)] & BAL_COPY_LOST) != 0) {
         return BAL_REASON_STALE;
     }
     return resource == BAL_RESOURCES ? BAL_REASON_NONE
@@ -126,7 +126,7 @@ enum bal_reason
 bal_movable(const struct bal_state *st, uint32_t copy, unsigned resource, bool urgent)
 {
     uint32_t p = st->f->copy_partition[copy];
-    struct bal_held h = {copy, p & (UINT32_MAX >> 1), copy == bal_primary(st->f, p)};
+    struct bal_held h = {p & (BAL_NO_PARTITION >> 3), (copy - bal_primary(st->f, p)) & 7};
     return bal_movable_held(st, &h, st->at[copy], resource, urgent);
 }
 
@@ -196,6 +196,8 @@ collect(const struct bal_state *st, uint16_t node, uint32_t class_of, struct sou
     for (uint32_t i = f->held_begin[node]; i < end; i++) {
         const struct bal_held *h = &f->held[i];
         if (i + AHEAD < end) {
+            __builtin_prefetch(&f->place[h[AHEAD].partition]);
+            __builtin_prefetch(&st->bar[h[AHEAD].partition]);
             __builtin_prefetch(&f->load[(size_t)h[AHEAD].partition * BAL_RESOURCES]);
             __builtin_prefetch(&f->load[(size_t)h[AHEAD].partition * BAL_RESOURCES + 4]);
         }
@@ -206,7 +208,7 @@ collect(const struct bal_state *st, uint16_t node, uint32_t class_of, struct sou
             continue;
         }
         struct unit *u = &w->unit[w->units++];
-        u->copy = h->copy;
+        u->copy = bal_held_copy(f, h);
         u->partition = h->partition;
         for (unsigned r = 0; r < BAL_RESOURCES; r++) {
             u->vector[r] = bal_held_load(f, h, r);

@@ -91,7 +91,13 @@ static void note_cold(struct pass *w, uint32_t p)
 /* Watched pairs stay watched; new ones as long as there is room. */
 static bool is_cold(const struct bal_state *st, const struct pass *w, uint32_t p, bool watched)
 {
-    return (watched || w->cold_known < COLD_MAX) && bal_cold_pair(st, p) && bal_may_pair(st, p);
+    const struct bal_fleet *f = st->f;
+    uint32_t a = f->place[p].copy_begin, b = f->place[p + 1].copy_begin;
+    /* Of most partitions the next one lies elsewhere: no more is asked. */
+    if (f->next[p] == p + 1 && b - a > 1 && b < f->copy_count && st->at[a] != st->at[b]) {
+        return false;
+    }
+    return (watched || w->cold_known < COLD_MAX) && bal_may_pair(st, p) && bal_cold_pair(st, p);
 }
 
 static uint64_t since(bool holds, uint64_t before_ms, uint64_t now_ms)

@@ -77,20 +77,22 @@ void bal_state_open(struct bal_state *st)
     st->stuck = mem_zalloc(cells * sizeof *st->stuck);
     st->inverse = mem_zalloc(cells * sizeof *st->inverse);
     st->cap = mem_zalloc(cells * sizeof *st->cap);
-    st->bytes = mem_dup(f->node_bytes, nodes * sizeof *st->bytes);
+    st->bytes = mem_alloc(nodes * sizeof *st->bytes);
     st->queued = mem_zalloc(nodes * sizeof *st->queued);
     st->level = mem_zalloc(nodes * sizeof *st->level);
     st->takes = mem_zalloc(nodes);
     st->transfers = mem_zalloc(nodes * sizeof *st->transfers);
     bal_bars_open(st);
     st->at = mem_alloc(((size_t)f->copy_count + 1) * sizeof *st->at);
-    for (uint32_t c = 0; c < f->copy_count; c++) {
+    memcpy(st->at, f->copy_node, f->copy_count * sizeof *st->at);
+    for (uint32_t c = 0; f->moving_count > 0 && c < f->copy_count; c++) {
         st->at[c] = bal_copy_at(f, c);
         if (f->copy_to[c] != BAL_NO_NODE) {
             st->queued[f->copy_to[c]] += bal_copy_load(f, c, BAL_BYTES);
         }
     }
     for (uint16_t n = 0; n < f->node_count; n++) {
+        st->bytes[n] = st->load[bal_cell(n, BAL_BYTES)] + f->node_leaving[n];
         st->takes[n] = may_take(st, n);
         st->eligible += st->takes[n];
     }

@@ -58,7 +58,7 @@ static void candidates(const struct bal_state *st,
     for (uint32_t k = 0; k < count; k++) {
         const struct bal_held *h = &f->held[best[k].at];
         struct half *one = &ret->half[k];
-        one->copy = h->copy;
+        one->copy = bal_held_copy(f, h);
         one->partition = h->partition;
         for (unsigned r = 0; r < BAL_RESOURCES; r++) {
             one->vector[r] = bal_held_load(f, h, r);

@@ -108,8 +108,8 @@ led_by(const struct bal_state *st, uint16_t node, unsigned resource, bool urgent
     uint32_t count = 0;
     for (uint32_t i = f->held_begin[node]; i < f->held_begin[node + 1]; i++) {
         const struct bal_held *h = &f->held[i];
-        if (h->primary && bal_movable_held(st, h, node, resource, urgent) == BAL_REASON_NONE &&
-            f->place[h->partition + 1].copy_begin - h->copy > 1) {
+        if (h->copy == 0 && bal_movable_held(st, h, node, resource, urgent) == BAL_REASON_NONE &&
+            f->place[h->partition + 1].copy_begin - bal_held_copy(f, h) > 1) {
             out[count++] = (struct led){bal_held_load(f, h, resource), h->partition};
         }
     }
