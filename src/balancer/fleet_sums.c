@@ -151,8 +151,7 @@ static void list_held(struct bal_fleet *f)
         uint32_t begin = f->place[p].copy_begin, end = f->place[p + 1].copy_begin;
         for (uint32_t c = begin; c < end; c++) {
             uint16_t at = f->moving_count > 0 ? bal_copy_at(f, c) : f->copy_node[c];
-            f->held[fill[at]++] =
-                (struct bal_held){p & (BAL_NO_PARTITION >> 3), (c - begin) & 7};
+            f->held[fill[at]++] = (struct bal_held){p & (BAL_NO_PARTITION >> 3), (c - begin) & 7};
         }
     }
     mem_free(fill);
