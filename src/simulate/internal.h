@@ -155,6 +155,7 @@ void fm_finish(struct fm *x);
 void fm_violated(struct fm *x, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void fm_check_row(struct fm *x, const struct dir_partition *p);
 void fm_check_budgets(struct fm *x);
+void fm_check_ways(struct fm *x);
 void fm_check_all(struct fm *x);
 
 #endif

@@ -383,7 +383,8 @@ static void read_load(struct reading *r, const json_t *value, struct scenario *s
 
 static void read_events(struct reading *r, const json_t *list, struct scenario *s)
 {
-    static const char *const kinds[] = {"", "lose", "return", "drain", "cordon", "uncordon", NULL};
+    static const char *const kinds[] = {"",       "lose",     "return", "drain",
+                                        "cordon", "uncordon", "elect",  NULL};
     char at[FIELD_AT_MAX];
     size_t n = list_of(r, list, "/events", SCENARIO_EVENTS_MAX);
     for (size_t i = 0; i < n; i++) {
@@ -395,8 +396,8 @@ static void read_events(struct reading *r, const json_t *list, struct scenario *
         if (v->kind == 0) {
             fields_fail(r, at, "kind", "there is no such one");
         }
-        if ((v->node[0] == '\0') == (v->zone[0] == '\0')) {
-            fields_fail(r, at, "node", "either a node or a zone is to be named");
+        if ((v->node[0] != '\0') + (v->zone[0] != '\0') != (v->kind != SCENARIO_ELECT)) {
+            fields_fail(r, at, "node", "a node or a zone is to be named, and neither to elect");
         }
         if (i > 0 && v->at_ms < s->events[i - 1].at_ms) {
             fields_fail(r, at, "at", "it must not be earlier than the one before");
@@ -452,6 +453,17 @@ static void read_expect(struct reading *r, const json_t *value, struct scenario_
         }
         memcpy(x->advice[x->advice_count++], text, strlen(text) + 1);
     }
+}
+
+static void expect_nothing(struct scenario_expect *x)
+{
+    const double none = -1;
+    for (const struct field *f = expect_fields; f->name != NULL; f++) {
+        if (f->kind == FIELD_NUMBER) {
+            memcpy((char *)x + f->offset, &none, sizeof none);
+        }
+    }
+    x->recovered_ms = x->drained_ms = x->settled_ms = none;
 }
 
 static void check_together(struct reading *r, struct scenario *s)
@@ -525,6 +537,7 @@ enum err_code scenario_read(const char *text, size_t len, struct scenario *ret, 
         return err_set_at(e, ERR_INVALID_REQUEST, "", "line %d: %s", wrong.line, wrong.text);
     }
     scenario_defaults(ret);
+    expect_nothing(&ret->expect);
     read_all(&r, top, ret);
     check_together(&r, ret);
     json_decref(top);

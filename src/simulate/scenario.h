@@ -78,13 +78,14 @@ enum scenario_event_kind {
     SCENARIO_RETURN,
     SCENARIO_DRAIN,
     SCENARIO_CORDON,
-    SCENARIO_UNCORDON
+    SCENARIO_UNCORDON,
+    SCENARIO_ELECT /* another server leads: what the planner remembered is gone */
 };
 
 struct scenario_event {
     uint64_t at_ms;
     enum scenario_event_kind kind;
-    char node[FIELD_NAME_MAX + 1], zone[FIELD_NAME_MAX + 1]; /* one of the two */
+    char node[FIELD_NAME_MAX + 1], zone[FIELD_NAME_MAX + 1]; /* one of the two, but for elect */
 };
 
 /* In virtual time. */

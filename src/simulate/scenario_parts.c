@@ -40,19 +40,6 @@ void scenario_default_load(struct scenario_load *l)
     };
 }
 
-static void expect_nothing(struct scenario_expect *x)
-{
-    double *all[] = {&x->median,         &x->p99,          &x->end,
-                     &x->moves_min,      &x->moves_max,    &x->late_moves_max,
-                     &x->bounces_max,    &x->returns_max,  &x->splits_min,
-                     &x->splits_max,     &x->merges_min,   &x->merges_max,
-                     &x->recoveries_min, &x->recovered_ms, &x->drained_ms,
-                     &x->settled_ms};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        *all[i] = -1;
-    }
-}
-
 void scenario_defaults(struct scenario *s)
 {
     *s = (struct scenario){.seed = 1,
@@ -64,7 +51,6 @@ void scenario_defaults(struct scenario *s)
                            .recovery_delay_ms = 300000};
     bal_settings_default(&s->planner);
     dir_budget_defaults(&s->budgets);
-    expect_nothing(&s->expect);
 }
 
 /* --- windows --- */

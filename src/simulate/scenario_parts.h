@@ -5,6 +5,7 @@
 
 #include "simulate/scenario.h"
 
+/* But for what is expected. */
 void scenario_defaults(struct scenario *s);
 /* By its generator, which stays. */
 void scenario_default_load(struct scenario_load *l);
