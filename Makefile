@@ -170,6 +170,7 @@ $(B)/libcadastrecli.a: $(call obj,$(filter-out src/cli/main.c,$(CLI_SRC)))
 	@rm -f $@
 	$(Q)ar qcs $@ $^
 
+$(B)/tests/unit/shardkv_meter_test: $(B)/examples/shardkv/meter.o
 $(B)/tests/unit/shardkv_kv_test: $(addprefix $(B)/examples/shardkv/,kv.o kv_change.o kv_copy.o)
 $(TEST_BINS) $(TEST_PROGS): $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastrecli.a $(B)/libcadastreclient.a $(B)/libcadastred.a
 	@echo "  LD   $@"

@@ -67,6 +67,8 @@ bool kv_incomplete(const struct kv *s);
 bool kv_lose(struct kv *s);
 /* Of the file, about. */
 uint64_t kv_bytes(struct kv *s);
+/* How many items there are: reads all of them. */
+uint64_t kv_items(struct kv *s);
 bool kv_in_range(const struct kv *s, const char *key);
 
 /* A primary's own change, durable when it returns. `*ret_position` is also that of a repeated one.

@@ -49,6 +49,7 @@ static struct part *make_part(struct node *n, const struct cadastre_task *t)
         (void)pthread_mutex_init(&p->writer, NULL);
         (void)pthread_mutex_init(&p->repair, NULL);
         (void)pthread_mutex_init(&p->lock, NULL);
+        meter_open(&p->meter);
         (void)pthread_mutex_lock(&n->lock);
         p->next = n->parts;
         n->parts = p;
@@ -122,6 +123,7 @@ static bool on_grant(void *arg, struct cadastre_partition *handle, const struct 
     } else {
         p->role = CADASTRE_ROLE_NONE;
     }
+    meter_epoch(&p->meter, ok ? t->epoch : 0);
     (void)pthread_mutex_unlock(&p->lock);
     /* One that lost its data does not count as held before it was rebuilt. */
     if (ok && whole && cadastre_agent_copy(n->agent, p->keyspace, p->id) != t->copy) {
@@ -137,6 +139,7 @@ static void on_revoke(void *arg, struct cadastre_partition *handle, const struct
     (void)pthread_mutex_lock(&p->lock);
     p->role = CADASTRE_ROLE_NONE; /* the data stays until a cleanup */
     p->drained = 0;
+    meter_epoch(&p->meter, 0);
     (void)pthread_mutex_unlock(&p->lock);
 }
 
@@ -245,6 +248,7 @@ void node_end(struct node *n)
     (void)pthread_mutex_lock(&n->lock);
     n->ending = true;
     (void)pthread_cond_broadcast(&n->changed);
+    (void)pthread_cond_broadcast(&n->ended);
     (void)pthread_mutex_unlock(&n->lock);
 }
 
@@ -255,6 +259,7 @@ void node_close(struct node *n)
         n->parts = p->next;
         kv_close(p->store);
         peer_close(&p->peer);
+        meter_close(&p->meter);
         free(p->low);
         free(p->high);
         free(p->sum_low);
