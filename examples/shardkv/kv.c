@@ -235,6 +235,19 @@ uint64_t kv_items(struct kv *s)
     return one_number(s, ITEM_COUNT);
 }
 
+char *kv_bound(const void *bytes, size_t len)
+{
+    size_t text = len > 0 ? strnlen(bytes, len) : 0;
+    char *bound = malloc(text + 2);
+    if (bound == NULL) {
+        abort();
+    }
+    memcpy(bound, text > 0 ? bytes : "", text);
+    bound[text] = text < len ? 1 : 0;
+    bound[text + 1] = '\0';
+    return bound;
+}
+
 bool kv_in_range(const struct kv *s, const char *key)
 {
     return strcmp(key, s->start) >= 0 && (s->end == NULL || strcmp(key, s->end) < 0);
