@@ -51,6 +51,11 @@ void fleet_settings(const struct dir_balancer *row, struct bal_settings *ret)
     ret->hot_burst = (uint32_t)v[DIR_BALANCER_HOT_BURST];
     ret->expiry_ms = v[DIR_BALANCER_EXPIRY_MS];
     ret->rho_after_ms = bal_min(ret->rho_after_ms, bal_max(ret->residence_ms / 2, 1));
+    /* What these wait for comes sooner where rounds are to act sooner. */
+    ret->split_every_ms = bal_min(ret->split_every_ms, ret->sustain_ms);
+    ret->frontier_every_ms = bal_min(ret->frontier_every_ms, 10 * ret->sustain_ms);
+    ret->recovery_hold_ms = bal_min(ret->recovery_hold_ms, 2 * ret->sustain_ms);
+    ret->merge_after_ms = bal_min(ret->merge_after_ms, ret->residence_ms);
 }
 
 /* --- what proposals say of partitions --- */
@@ -71,9 +76,15 @@ struct building {
     const struct dir_placement *rules[BAL_RULES_MAX]; /* [0]: none */
     uint32_t rule_count;
     uint64_t total[BAL_RESOURCES];
-    uint32_t resources; /* bits of those that count */
+    uint32_t resources;    /* bits of those that count */
+    uint64_t half_life_ms; /* of loads */
     struct err *e;
 };
+
+bool fleet_waits(const struct dir_proposal *p, uint64_t log_ms)
+{
+    return p->state == DIR_PROPOSAL_OPEN && p->expires_ms > log_ms;
+}
 
 static int by_partition(const void *a, const void *b)
 {
@@ -95,7 +106,8 @@ static struct past past_of(const struct building *b, const struct dir_proposal *
     uint64_t from = node_id(v, second ? p->to_name : p->from_name);
     bool moves = p->kind <= DIR_PROPOSAL_TRANSFER || p->kind == DIR_PROPOSAL_SWAP;
     struct past past = {.partition = second ? p->with : p->partition};
-    past.waits = p->state == DIR_PROPOSAL_OPEN && p->kind != DIR_PROPOSAL_ADVICE;
+    past.waits = fleet_waits(p, b->in->log_ms) && p->kind != DIR_PROPOSAL_ADVICE &&
+                 set[DIR_BALANCER_MODE] != DIR_BALANCER_AUTO;
     if (past.waits && moves) {
         past.from = from;
         past.to = node_id(v, second ? p->from_name : p->to_name);
@@ -329,6 +341,7 @@ struct heard {
     struct bal_partition_spec *spec;
     struct slice start;
     uint64_t mono_ms;
+    uint64_t half_life_ms;
     bool known;
 };
 
@@ -350,14 +363,15 @@ static void take_load(void *arg, const struct load_entry *e)
 {
     struct heard *h = arg;
     uint64_t *load = h->spec->load;
-    uint64_t reads = load_value(e, LOAD_READS, LOAD_MEAN);
-    uint64_t writes = load_value(e, LOAD_WRITES, LOAD_MEAN);
-    load[BAL_CPU] = bal_min(load_value(e, LOAD_CPU, LOAD_MEAN), BAL_LOAD_MAX);
+    enum load_horizon horizon = load_horizon_of(h->half_life_ms);
+    uint64_t reads = load_value(e, LOAD_READS, horizon);
+    uint64_t writes = load_value(e, LOAD_WRITES, horizon);
+    load[BAL_CPU] = bal_min(load_value(e, LOAD_CPU, horizon), BAL_LOAD_MAX);
     load[BAL_READ] = bal_min(reads, BAL_LOAD_MAX);
     load[BAL_WRITE] = bal_min(writes, BAL_LOAD_MAX);
     load[BAL_BYTES] = bal_min(load_value(e, LOAD_SIZE, LOAD_FAST), BAL_LOAD_MAX);
     load[REQUESTS] = bal_min(bal_more(reads, writes), BAL_LOAD_MAX);
-    h->known = load_known(e, h->mono_ms);
+    h->known = load_known_of(e, h->half_life_ms, h->mono_ms);
     if (e->sketch != NULL) {
         take_hint(h, e->sketch);
     }
@@ -449,7 +463,7 @@ static enum err_code add_partition(struct building *b,
                                    const struct dir_partition *next)
 {
     struct bal_partition_spec s = {.id = p->id, .version = p->epoch, .moved_ms = p->owner_since_ms};
-    struct heard heard = {&s, dir_partition_start(p), b->in->mono_ms, false};
+    struct heard heard = {&s, dir_partition_start(p), b->in->mono_ms, b->half_life_ms, false};
     const struct past *past =
         bsearch(&p->id, b->past, b->past_count, sizeof b->past[0], past_order);
     const struct fleet_birth *born = b->in->birth_count == 0
@@ -493,8 +507,9 @@ static void add_total(void *arg, const struct load_entry *e)
 {
     struct building *b = arg;
     if (e->node == 0) {
+        enum load_horizon horizon = load_horizon_of(b->half_life_ms);
         b->total[REQUESTS] +=
-            load_value(e, LOAD_READS, LOAD_MEAN) + load_value(e, LOAD_WRITES, LOAD_MEAN);
+            load_value(e, LOAD_READS, horizon) + load_value(e, LOAD_WRITES, horizon);
     }
 }
 
@@ -516,6 +531,7 @@ static enum err_code build(struct building *b)
 enum err_code fleet_build(struct bal_fleet *f, const struct fleet_input *in, struct err *e)
 {
     struct building b = {.in = in, .f = f, .e = e};
+    b.half_life_ms = view_balancer(in->view)->values[DIR_BALANCER_HALF_LIFE_MS];
     bal_fleet_init(f);
     enum err_code code = build(&b);
     mem_free(b.past);

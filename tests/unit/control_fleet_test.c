@@ -206,6 +206,12 @@ static void settings_make_sense_to_the_planner(void)
     if (!CHECK_U64(bal_settings_check(&s, &e), ERR_OK)) {
         tap_note("%s %s", e.pointer, e.detail);
     }
+    /* Who wants rounds that act within seconds is not held up by minutes elsewhere. */
+    row.values[DIR_BALANCER_SUSTAIN_MS] = 2000;
+    fleet_settings(&row, &s);
+    CHECK_U64(s.split_every_ms, 2000);
+    CHECK_U64(s.recovery_hold_ms, 4000);
+    CHECK_U64(s.merge_after_ms, 0);
 }
 
 int main(void)
