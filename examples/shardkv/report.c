@@ -13,8 +13,8 @@
 
 enum {
     TELL_MS = 5000,
-    KEYS_OF = 16,     /* keys are told of what has a sixteenth of the node's requests, or more */
-    KEYS_MIN = 64,    /* and at least so many */
+    KEYS_OF = 16,  /* keys are told of what has a sixteenth of the node's requests, or more */
+    KEYS_MIN = 64, /* and at least so many */
     ITEMS_FEW = 50000,
     ITEMS_MS = 30000, /* so often items are counted where there are more */
     NODE_SIZE = 512
