@@ -64,6 +64,7 @@ void fleet_settings(const struct dir_balancer *row, struct bal_settings *ret)
 struct past {
     uint64_t partition;
     uint64_t previous; /* node that it has left */
+    uint64_t moved_ms; /* when one of its copies last moved, log time; 0: not lately */
     uint64_t to, from; /* where a proposal that waits would take it */
     bool waits, turned_down;
 };
@@ -116,12 +117,17 @@ static struct past past_of(const struct building *b, const struct dir_proposal *
                        p->kind != DIR_PROPOSAL_ADVICE && age < set[DIR_BALANCER_RESIDENCE_MS];
     bool went = p->state == DIR_PROPOSAL_DONE || p->state == DIR_PROPOSAL_RUNNING;
     past.previous = went && moves && age < set[DIR_BALANCER_RETURN_MS] ? from : 0;
+    /* One that runs may have ended: the proposal hears of that with the next round. */
+    past.moved_ms = !went || !moves                    ? 0
+                    : p->state == DIR_PROPOSAL_RUNNING ? b->in->log_ms
+                                                       : bal_max(p->settled_ms, p->ended_ms);
     return past;
 }
 
 static void add_past(struct building *b, struct past one)
 {
-    if (one.partition != 0 && (one.waits || one.turned_down || one.previous != 0)) {
+    bool matters = one.waits || one.turned_down || one.previous != 0 || one.moved_ms != 0;
+    if (one.partition != 0 && matters) {
         b->past[b->past_count++] = one;
     }
 }
@@ -139,6 +145,7 @@ static void join_past(struct building *b)
             continue;
         }
         last->previous = one->previous != 0 ? one->previous : last->previous;
+        last->moved_ms = bal_max(last->moved_ms, one->moved_ms);
         last->to = one->waits ? one->to : last->to;
         last->from = one->waits ? one->from : last->from;
         last->waits = last->waits || one->waits;
@@ -476,6 +483,7 @@ static enum err_code add_partition(struct building *b,
     take_copies(b, p, past, &s);
     s.next = next != NULL ? next->id : 0;
     s.previous = past != NULL ? past->previous : 0;
+    s.moved_ms = bal_max(s.moved_ms, past != NULL ? past->moved_ms : 0);
     s.split_ms = born != NULL && !born->merged ? born->at_ms : 0;
     s.merged_ms = born != NULL && born->merged ? born->at_ms : 0;
     s.wanted = (uint8_t)bal_min(1 + ks->sync_replicas + ks->async_replicas, BAL_COPIES_MAX);
