@@ -280,7 +280,7 @@ run: deps ## Installs, builds and starts one server: data in ./cadastre-data, AP
 	@exec $(B)/cadastred
 
 .PHONY: demo
-demo: deps-test ## Three servers and a map that changes; six data nodes under load: a move, a kill, a drain
+demo: deps-test ## Four minutes: a map that changes; data nodes under load, a move, a kill, a drain; the balancer follows the sun
 	@$(MAKE) --no-print-directory -s -j$(shell nproc) all shardkv
 	@/usr/bin/python3 examples/demo.py
 

@@ -9,7 +9,7 @@
 enum { MILLION = 1000000, DAY_MINUTES = 1440, VALUE_MAX_BYTES = VALUE_SIZE - 1 };
 
 /* How many in a hundred are about at each full hour of their local time. */
-static const uint8_t awake[25] = {25, 15, 11, 9,  9,  13, 24, 42, 60, 72,  81,  86, 89,
+static const uint8_t awake[25] = {25, 15, 11, 9,  9,  13, 24,  42, 60, 72, 81, 86, 89,
                                   90, 90, 91, 94, 97, 99, 100, 95, 82, 62, 41, 25};
 
 static bool read_number(const char *text, uint64_t max, uint64_t *ret)

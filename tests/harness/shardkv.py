@@ -181,8 +181,8 @@ class Nodes:
             print(f"# {json.dumps(self.operation(operation))}")
             raise
 
-    def load(self, writers=4, keys=12, cities=False):
-        self.loads.append(Load(self, writers, keys, cities))
+    def load(self, writers=4, keys=12, cities=False, demand=None):
+        self.loads.append(Load(self, writers, keys, cities, demand))
         return self.loads[-1]
 
     def is_well(self):
@@ -206,24 +206,26 @@ class Nodes:
 
 
 class Load:
-    """Writes until it is ended."""
+    """Writes until it is ended. `demand`: what examples/shardkv/README.md says may be named."""
 
     SECONDS = 1800  # more than anything takes
 
-    def __init__(self, nodes, writers, keys, cities):
+    def __init__(self, nodes, writers, keys, cities, demand=None):
         self.records = nodes.cluster.base / f"records-{os.getpid()}-{id(self)}.jsonl"
+        self.rates = self.records.with_suffix(".rates")
+        named = {**demand, "rates": self.rates} if demand is not None else {}
         endpoints = ",".join(s.url for s in nodes.cluster.servers)
         self.process = subprocess.Popen(
             [str(BUILD / "shardkv-load"), endpoints, "ks", str(writers), str(keys), str(self.SECONDS), str(self.records),
-             *([str(ROOT / "examples" / "data" / "cities.tsv")] if cities else [])],
+             str(ROOT / "examples" / "data" / "cities.tsv") if cities else "-", *(f"{k}={v}" for k, v in named.items())],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
 
     def lines(self):
-        try:
-            with open(self.records, encoding="utf-8") as f:
-                return [json.loads(line) for line in f if line.endswith("\n")]
-        except FileNotFoundError:
-            return []
+        return read_lines(self.records)
+
+    def seconds(self):
+        """What each node was asked, for each whole second."""
+        return read_lines(self.rates)
 
     def count(self):
         """Acknowledged writes so far."""
@@ -249,6 +251,14 @@ class Load:
         equal(len(lines), summary["acknowledged"])
         check_records(lines)
         return summary
+
+
+def read_lines(path):
+    try:
+        with open(path, encoding="utf-8") as f:
+            return [json.loads(line) for line in f if line.endswith("\n")]
+    except FileNotFoundError:
+        return []
 
 
 def check_records(lines):
