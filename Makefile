@@ -331,6 +331,11 @@ chaos-move: all tests-build ## Movements of shardkv, each stage broken by each f
 chaos-move-mutants: all tests-build ## That chaos-move sees a build without one of its safeguards; as root
 	/usr/bin/python3 tests/chaos/movement_mutants.py
 
+.PHONY: chaos-balancer
+SEEDS_BALANCER ?= 1
+chaos-balancer: all tests-build ## The balancer in auto over real reports, servers and nodes broken; SEED=n, SEEDS_BALANCER=n; as root
+	CADASTRE_BUILD=$(CURDIR)/$(B) /usr/bin/python3 tests/chaos/balancer.py --seeds $(SEEDS_BALANCER) $(if $(SEED),--seed $(SEED))
+
 .PHONY: contract contract-lint contract-selftest
 contract: all ## openapi.yaml against its ruleset, its examples and a live server
 	CADASTRE_BUILD=$(CURDIR)/$(B) prove --verbose --exec '' tests/contract/contract_test.sh
