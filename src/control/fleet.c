@@ -99,6 +99,15 @@ static uint64_t node_id(const struct dir_view *v, const char *name)
     return n != NULL ? n->id : 0;
 }
 
+/* 0: nothing has. One that runs may have ended: it hears of that with the next round. */
+static uint64_t moved_at(const struct dir_proposal *p, uint64_t now_ms)
+{
+    if (p->state == DIR_PROPOSAL_RUNNING) {
+        return now_ms;
+    }
+    return p->state == DIR_PROPOSAL_DONE ? bal_max(p->settled_ms, p->ended_ms) : 0;
+}
+
 static struct past past_of(const struct building *b, const struct dir_proposal *p, bool second)
 {
     const struct dir_view *v = b->in->view;
@@ -115,12 +124,8 @@ static struct past past_of(const struct building *b, const struct dir_proposal *
     }
     past.turned_down = (p->state == DIR_PROPOSAL_REJECTED || p->state == DIR_PROPOSAL_FAILED) &&
                        p->kind != DIR_PROPOSAL_ADVICE && age < set[DIR_BALANCER_RESIDENCE_MS];
-    bool went = p->state == DIR_PROPOSAL_DONE || p->state == DIR_PROPOSAL_RUNNING;
-    past.previous = went && moves && age < set[DIR_BALANCER_RETURN_MS] ? from : 0;
-    /* One that runs may have ended: the proposal hears of that with the next round. */
-    past.moved_ms = !went || !moves                    ? 0
-                    : p->state == DIR_PROPOSAL_RUNNING ? b->in->log_ms
-                                                       : bal_max(p->settled_ms, p->ended_ms);
+    past.moved_ms = moves ? moved_at(p, b->in->log_ms) : 0;
+    past.previous = past.moved_ms != 0 && age < set[DIR_BALANCER_RETURN_MS] ? from : 0;
     return past;
 }
 
