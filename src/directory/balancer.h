@@ -41,7 +41,8 @@ enum dir_balancer_mode { DIR_BALANCER_OFF, DIR_BALANCER_ADVISE, DIR_BALANCER_AUT
     X(GUARD_LATENCY, "guardrails", "foreground_latency_ms_p99", 0, 0, 3600000)                     \
     X(GUARD_QUEUE, "guardrails", "queue_ms_p99", 0, 0, 3600000)                                    \
     X(GUARD_ERRORS, "guardrails", "error_ppm", 0, 0, 1000000)                                      \
-    X(GUARD_CHECKSUMS, "guardrails", "checksum_failures", 0, 0, UINT64_C(1) << 40)
+    X(GUARD_CHECKSUMS, "guardrails", "checksum_failures", 0, 0, UINT64_C(1) << 40)                 \
+    X(HALF_LIFE_MS, "thresholds", "half_life_ms", 120000, 1000, 600000)
 
 enum dir_balancer_value {
 #define X(name, group, member, def, min, max) DIR_BALANCER_##name,
