@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the balancer's windows hold back at the leader, by its wall clock: new rounds' work, the
- * admission of what was made before, and a person's approval. Loop thread. */
+ * admission of what was made before, and a person's approval. Loop thread: the files of the zones
+ * are small, local, and read when the row changes and once an hour. */
 #include "control/internal.h"
 
 #include "base/clock.h"

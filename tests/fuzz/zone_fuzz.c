@@ -8,7 +8,7 @@
 static void look(const struct zone *z)
 {
     static const int64_t instants[] = {
-        INT64_MIN,        -INT64_C(1) << 50, -1, 0, 1774746000, 4102444800, INT64_C(253402300799),
+        INT64_MIN,        -(INT64_C(1) << 50), -1, 0, 1774746000, 4102444800, INT64_C(253402300799),
         INT64_C(1) << 51, INT64_MAX - 1};
     for (unsigned i = 0; i < sizeof instants / sizeof instants[0]; i++) {
         int64_t t = instants[i], change;
