@@ -35,7 +35,7 @@ static uint64_t copy_eta_ms(const struct dir_operation *op, uint64_t rate)
 {
     bool copies = op->state == DIR_OPERATION_RUNNING && op->stage == DIR_STAGE_COPY;
     uint64_t left = op->bytes_total > op->bytes_done ? op->bytes_total - op->bytes_done : 0;
-    rate = rate > 0 ? rate : op->rate_bytes_per_s;
+    rate = rate > 0 ? rate : dir_operation_rate(op);
     return copies && rate > 0 ? left * 1000 / rate : 0;
 }
 

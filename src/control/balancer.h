@@ -53,7 +53,4 @@ bool balancer_make_open(struct balancer_make *m,
                         const struct bal_plan *plan,
                         const struct bal_proposal *p);
 
-/* Partitions that this class has moved there and back within the time of no return. */
-unsigned balancer_bounces(const struct dir_view *v, uint32_t class_of, uint64_t now_ms);
-
 #endif

@@ -429,6 +429,14 @@ static inline struct slice dir_part_end(const struct dir_part *part)
     return slice_of(part->end, part->end_len);
 }
 
+/* Why a running copy goes slower than was reserved for it (docs/balancing.md, "Guardrails"). */
+struct dir_throttle {
+    uint64_t share_ppm;          /* of the reserved rate; 0: nothing holds it back */
+    uint64_t since_ms;           /* log time */
+    uint64_t node, value, limit; /* whose report it was, what that said, and what it may */
+    char code[DIR_NAME_MAX + 1]; /* the guardrail */
+};
+
 /* A piece of work on one partition. Names are kept because nodes and keyspaces may go. */
 struct dir_operation {
     struct dir_object object;
@@ -468,6 +476,8 @@ struct dir_operation {
     uint64_t size_bytes, live_bytes_per_s;
     uint64_t stage_bytes; /* bytes_done when the stage began */
     struct dir_reservation reserved;
+    struct dir_throttle throttle;
+    dir_rev rate_revision; /* when a copy that ran was last told to go slower or faster */
     struct dir_evidence source_says, destination_says;
     char snapshot[DIR_SNAPSHOT_MAX + 1];
     char attention_code[DIR_NAME_MAX + 1]; /* "" when nobody is needed */
