@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "control/brake.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -182,33 +181,6 @@ static void measure_some(struct control *c)
 
 /* --- new ones --- */
 
-static bool has_advice(const struct dir_view *v, const struct bal_proposal *made)
-{
-    const struct dir_proposal *p;
-    struct ptree_iter it;
-    ptree_seek(&v->proposals_open, slice_of(NULL, 0), &it);
-    for (; (p = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
-        if (p->partition == made->partition && p->kind == DIR_PROPOSAL_ADVICE) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Of routine work, with room for it, and switched on. */
-static bool is_wanted(const struct round *r, const struct dir_view *v, const struct bal_proposal *p)
-{
-    enum dir_balancer_value which = dir_balancer_switch(p->class_of);
-    if (p->class_of >= DIR_CLASS_DRAIN || p->queued || p->partition == 0 ||
-        p->kind == BAL_ADD_COPY) {
-        return false;
-    }
-    if (which != DIR_BALANCER_VALUES && view_balancer(r->view)->values[which] == 0) {
-        return false;
-    }
-    return p->kind != BAL_ADVICE || !has_advice(v, p);
-}
-
 /* False when it would be refused now, or could not be proposed. */
 static bool propose(struct control *c, const struct round *r, const struct bal_proposal *p)
 {
@@ -244,14 +216,11 @@ static uint64_t propose_some(struct control *c, const struct round *r, struct ga
             g->code = "too_many_open";
             break;
         }
-        if (!is_wanted(r, v, p)) {
-            continue;
+        enum balancer_verdict verdict = balancer_judge(v, &brake, p);
+        braked = verdict == BALANCER_BRAKED ? p->class_of : braked;
+        if (verdict == BALANCER_WANTED) {
+            count += propose(c, r, p);
         }
-        if (brake_holds(&brake, p->class_of)) {
-            braked = p->class_of;
-            continue;
-        }
-        count += propose(c, r, p);
     }
     if (count == 0 && braked != 0) {
         g->code = "braked";

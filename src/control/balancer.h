@@ -3,6 +3,7 @@
 #ifndef CONTROL_BALANCER_H
 #define CONTROL_BALANCER_H
 
+#include "control/brake.h"
 #include "control/fleet.h"
 #include "control/internal.h"
 
@@ -33,6 +34,12 @@ void balancer_put_effect(struct balancer_figures *f,
                          const struct dir_view *v,
                          const struct balancer_levels *levels,
                          const struct dir_proposal *p);
+
+/* Whether what was planned is to be proposed: routine work, with room for it, switched on, and not
+ * of a class that moves things there and back. */
+enum balancer_verdict { BALANCER_WANTED, BALANCER_UNWANTED, BALANCER_BRAKED };
+enum balancer_verdict
+balancer_judge(const struct dir_view *v, const struct brake *brake, const struct bal_proposal *p);
 
 /* A ProposalMake with all that it points to; it lives where it was opened. */
 struct balancer_make {

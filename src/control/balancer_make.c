@@ -274,3 +274,41 @@ bool balancer_make_open(struct balancer_make *m,
     m->command.proposal_make = &m->body;
     return p->kind != BAL_SPLIT || m->body.n_at > 0;
 }
+
+/* --- whether --- */
+
+static bool has_advice(const struct dir_view *v, const struct bal_proposal *made)
+{
+    const struct dir_proposal *p;
+    struct ptree_iter it;
+    ptree_seek(&v->proposals_open, slice_of(NULL, 0), &it);
+    for (; (p = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
+        if (p->partition == made->partition && p->kind == DIR_PROPOSAL_ADVICE) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_wanted(const struct dir_view *v, const struct bal_proposal *p)
+{
+    enum dir_balancer_value which = dir_balancer_switch(p->class_of);
+    if (p->class_of >= DIR_CLASS_DRAIN || p->queued || p->partition == 0 ||
+        p->kind == BAL_ADD_COPY) {
+        return false;
+    }
+    if (which != DIR_BALANCER_VALUES && dir_balancer_value(v, which) == 0) {
+        return false;
+    }
+    return p->kind != BAL_ADVICE || !has_advice(v, p);
+}
+
+enum balancer_verdict
+balancer_judge(const struct dir_view *v, const struct brake *brake, const struct bal_proposal *p)
+{
+    if (!is_wanted(v, p)) {
+        return BALANCER_UNWANTED;
+    }
+    bool begins = p->kind != BAL_ADVICE; /* advice moves nothing */
+    return begins && brake_holds(brake, p->class_of) ? BALANCER_BRAKED : BALANCER_WANTED;
+}

@@ -149,9 +149,8 @@ static void weigh(struct brake *b, const struct run *r, uint64_t now_ms, uint64_
 
 void brake_measure(const struct dir_view *v, uint64_t now_ms, struct brake *ret)
 {
-    static const uint32_t classes[BRAKE_CLASSES] = {DIR_CLASS_OVERLOAD, DIR_CLASS_HOT,
-                                                    DIR_CLASS_BALANCE, DIR_CLASS_MERGE,
-                                                    DIR_CLASS_OPTIMISE};
+    static const uint32_t classes[BRAKE_CLASSES] = {
+        DIR_CLASS_OVERLOAD, DIR_CLASS_HOT, DIR_CLASS_BALANCE, DIR_CLASS_MERGE, DIR_CLASS_OPTIMISE};
     uint64_t back_ms = dir_balancer_value(v, DIR_BALANCER_RETURN_MS) * BRAKE_TIMES;
     struct legs l;
     memset(ret, 0, sizeof *ret);

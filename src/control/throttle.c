@@ -93,8 +93,8 @@ void throttle_take(struct throttle *t,
     n->why = *r;
     n->good = false;
     n->tripped = n->tripped || over;
-    n->share_ppm = over || n->share_ppm / 2 < THROTTLE_FLOOR_PPM ? THROTTLE_FLOOR_PPM
-                                                                 : n->share_ppm / 2;
+    n->share_ppm =
+        over || n->share_ppm / 2 < THROTTLE_FLOOR_PPM ? THROTTLE_FLOOR_PPM : n->share_ppm / 2;
 }
 
 void throttle_restore(struct throttle *t,

@@ -224,52 +224,6 @@ def what_stops_it_says_so():
         finish(c, nodes, reporter)
 
 
-class Misled(Reporter):
-    """Whoever has `bait` seems to have three times the load on all that it has."""
-
-    bait = None
-
-    def sample(self, partition, grant, interval_ms):
-        hot = any(self.bait in n.grants and n.grants[self.bait].get("role") == "primary" and partition in n.grants
-                  for n in self.nodes)
-        s = super().sample(partition, grant, interval_ms)
-        if hot and partition != self.bait:
-            s |= {"reads": s["reads"] * 3, "writes": s["writes"] * 3}
-        return s
-
-
-@test
-def what_goes_there_and_back_is_braked():
-    with Cluster(1) as c:
-        nodes, ids = prepare(c, partitions=12, mode="off")
-        for n, p in enumerate(ids):
-            if n % 3:
-                c.call("POST", f"/v1/keyspaces/ks/partitions/{p}/move", {"to": f"n{n % 3 + 1}"}).expect(202)
-        wait_for(lambda: owners(c) == {"n1": 4, "n2": 4, "n3": 4} and all(o["state"] == "done" for o in operations(c)),
-                 "an even beginning")
-        for p in ids[1:]:
-            c.call("PATCH", f"/v1/keyspaces/ks/partitions/{p}", {"pinned": True}).expect(200)
-        Misled.bait = ids[0]
-        reporter = Misled(c, nodes, {p: 40 for p in ids})
-        c.call("PATCH", "/v1/balancer", {"mode": "auto", "thresholds": {"residence_ms": 100, "return_ms": 100}}).expect(200)
-        wait_for(lambda: idle_code(c) == "braked", "the brake", 40)
-        braked = [o for o in balancer(c)["oscillation"] if o["braked"]]
-        equal([o["class"] in ("hot", "balance") for o in braked], [True])
-        assert braked[0]["returns"] >= 3 and braked[0]["net_ppm"] < braked[0]["variation_ppm"], braked
-        assert balancer(c)["idle"]["detail"].startswith(braked[0]["class"]), balancer(c)["idle"]
-        moved = [p for p in proposals(c) if p["kind"] == "move" and p["class"] == braked[0]["class"]]
-        assert len(moved) >= 4 and {p["partition"] for p in moved} == {ids[0]}, moved
-        reporter.wait_rounds(20)
-        equal(len([p for p in proposals(c) if p["class"] == braked[0]["class"]]), len(moved))
-        # Work of another class goes on: one that is too hot is split.
-        c.call("PATCH", f"/v1/keyspaces/ks/partitions/{ids[3]}", {"pinned": False}).expect(200)
-        reporter.rates[ids[3]] = 2000
-        reporter.keys[ids[3]] = [{"key": f"03{i}", "weight": 100} for i in range(10)]
-        wait_for(lambda: [p for p in proposals(c) if p["kind"] == "split" and p["state"] == "done"], "the split")
-        assert [o for o in balancer(c)["oscillation"] if o["class"] == braked[0]["class"]][0]["braked"]
-        finish(c, nodes, reporter)
-
-
 @test
 def nothing_moves_under_noise():
     with Cluster(1) as c:

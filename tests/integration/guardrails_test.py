@@ -4,7 +4,6 @@
 again step by step; recovery is never held back."""
 import pathlib
 import sys
-import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent / "tools"), str(HERE.parent / "harness"), str(HERE)]
@@ -13,6 +12,7 @@ from model_node import ModelNode  # noqa: E402  pylint: disable=wrong-import-pos
 from shardkv import Nodes  # noqa: E402  pylint: disable=wrong-import-position
 from tap import equal, main, test  # noqa: E402  pylint: disable=wrong-import-position
 
+RECOVERY = ("under_replicated", "last_copy")
 GUARD = {"foreground_latency_ms_p99": 50, "step_ms": 100, "resume_ms": 300}
 
 
@@ -81,13 +81,12 @@ def a_real_copy_slows_down_and_comes_back():
         t.all_well()
 
 
-def prepare(c, names=("n1", "n2", "n3"), sync=0):
+def prepare(c, names=("n1", "n2", "n3")):
     c.call("PATCH", "/v1/cluster/settings",
            {"lease_ms": 800, "heartbeat_ms": 200, "recovery_delay_ms": 100}).expect(200)
     guard(c, **GUARD)
     nodes = {n: ModelNode(c, n).start() for n in names}
-    c.call("POST", "/v1/keyspaces", {"name": "ks", "scheme": "range", "splits": ["h"],
-                                     "replicas": {"sync": sync}}).expect(201)
+    c.call("POST", "/v1/keyspaces", {"name": "ks", "scheme": "range", "splits": ["h"]}).expect(201)
     seen = c.call("GET", "/v1/keyspaces/ks/partitions").expect(200)["partitions"]
     for p in seen:
         wait_for(lambda p=p: nodes[p["primary"]["node"]].may_write(p["partition"]), "the first grants")
@@ -112,34 +111,33 @@ def move(c, p, nodes):
     return number, to
 
 
+def operations(c):
+    return once(c.leader().url, "GET", "/v1/operations?limit=1000").expect(200)["operations"]
+
+
 @test
 def recovery_goes_on_at_the_full_rate():
     with Cluster(1) as c:
-        names = ("n1", "n2", "n3", "n4")
-        nodes, seen = prepare(c, names, sync=1)
-        moved, hurt = seen
-        number, to = move(c, moved, nodes)
-        lost = next(r["node"] for r in hurt["replicas"] if r["role"] == "sync")
+        nodes, (moved, hurt) = prepare(c)
+        number, _ = move(c, moved, nodes)
         for n in nodes.values():
             n.stops_at = "COPY"
-        c.call("PATCH", "/v1/balancer", {"budgets": {"source": {"moves": 8}, "destination": {"moves": 8}}}).expect(200)
-        if lost in (moved["primary"]["node"], to):  # else the move would not go on
-            equal(share(c, number), 1000000)
-        c.call("POST", f"/v1/nodes/{lost}/drain", {}).expect(200)
-        drained = wait_for(lambda: [o for o in operations(c) if o["class"] == "drain" and o["stage"] == "COPY"], "the drain")
-        for n in names:
+        c.call("PATCH", "/v1/keyspaces/ks", {"replicas": {"sync": 1}}).expect(200)
+        recovery = wait_for(lambda: [o for o in operations(c) if o["class"] in RECOVERY and o["stage"] == "COPY"],
+                            "the recovery")[0]["id"]
+        equal(operation(c, recovery)["partition"], hurt["partition"])
+        for n in nodes:
             says(c, n, 80)
-        wait_for(lambda: share(c, number) == 250000, "the quarter")
-        steps = 0
-        while steps < 5:
-            time.sleep(0.1)
-            steps += 1
-            equal([share(c, o["id"]) for o in drained], [1000000] * len(drained))
+
+        def slowed():
+            equal(share(c, recovery), 1000000)
+            return share(c, number) == 250000
+
+        wait_for(slowed, "the quarter")
+        for n in nodes:
+            says(c, n, 10)
+        wait_for(lambda: not slowed() and share(c, number) == 1000000, "the full rate")
         finish(c, nodes)
-
-
-def operations(c):
-    return once(c.leader().url, "GET", "/v1/operations?limit=1000").expect(200)["operations"]
 
 
 @test

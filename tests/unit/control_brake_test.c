@@ -232,13 +232,9 @@ static void report(struct misled *x)
     uint64_t hot = row(x->bait)->replicas[0].node;
     ptree_seek(&world_state(&w)->partitions, slice_of(NULL, 0), &it);
     for (; (p = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
-        struct load_sample s = {
-            .partition = p->id, .epoch = p->epoch, .interval_ms = REPORT_MS};
+        struct load_sample s = {.partition = p->id, .epoch = p->epoch, .interval_ms = REPORT_MS};
         bool cold = p->keyspace != row(x->bait)->keyspace;
-        uint64_t rate = cold                             ? 0
-                        : p->id == x->bait               ? 40
-                        : p->replicas[0].node == hot ? 60
-                                                         : 20;
+        uint64_t rate = cold ? 0 : p->id == x->bait ? 40 : p->replicas[0].node == hot ? 60 : 20;
         s.has = 1u << LOAD_READS | 1u << LOAD_WRITES | 1u << LOAD_SIZE;
         s.value[LOAD_READS] = rate * REPORT_MS / 1000;
         s.value[LOAD_SIZE] = 1 << 20;
@@ -251,19 +247,16 @@ static void propose(struct misled *x, const struct bal_plan *plan, const struct 
 {
     struct brake brake;
     brake_measure(world_state(&w), w.time_ms, &brake);
-    if (p->class_of >= DIR_CLASS_DRAIN || p->kind == BAL_ADVICE) {
-        return;
-    }
-    if (brake_holds(&brake, p->class_of)) {
-        x->dropped += p->partition == x->bait;
+    enum balancer_verdict verdict = balancer_judge(world_state(&w), &brake, p);
+    x->dropped += verdict == BALANCER_BRAKED && p->partition == x->bait;
+    if (verdict != BALANCER_WANTED) {
         return;
     }
     struct balancer_make *m = mem_zalloc(sizeof *m);
     if (balancer_make_open(m, world_state(&w), x->loads, plan, p)) {
         m->body.execute = true;
         m->body.expires_in_ms = 600000;
-        const struct dir_result *r =
-            world_do(&w, CADASTRE__COMMAND__BODY_PROPOSAL_MAKE, &m->body);
+        const struct dir_result *r = world_do(&w, CADASTRE__COMMAND__BODY_PROPOSAL_MAKE, &m->body);
         if (r->err.code == ERR_OK) {
             bal_memory_began(x->memory, p, w.time_ms);
             x->moved += p->partition == x->bait;
@@ -279,10 +272,8 @@ static void propose(struct misled *x, const struct bal_plan *plan, const struct 
 
 static void round_of(struct misled *x)
 {
-    struct fleet_input in = {.view = world_state(&w),
-                             .loads = x->loads,
-                             .mono_ms = w.time_ms,
-                             .log_ms = w.time_ms};
+    struct fleet_input in = {
+        .view = world_state(&w), .loads = x->loads, .mono_ms = w.time_ms, .log_ms = w.time_ms};
     struct bal_settings settings;
     struct bal_fleet f;
     struct bal_plan plan;
