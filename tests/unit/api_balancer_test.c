@@ -368,6 +368,18 @@ static void agents_are_told_the_rate(void)
     api_world_close(&w);
 }
 
+static void
+report(uint64_t operation, const char *node, unsigned seq, const char *stage, const char *more)
+{
+    CHECK(EXPECT(&w, text("GET /v1/nodes/%s", node), NULL, 200, NULL));
+    uint64_t session = api_u64(&w, "session");
+    CHECK(EXPECT(&w, text("POST /v1/operations/%" PRIu64 "/reports", operation),
+                 text("{\"node\":\"%s\",\"session\":%" PRIu64
+                      ",\"attempt\":1,\"seq\":%u,\"stage\":\"%s\",%s}",
+                      node, session, seq, stage, more),
+                 200, NULL));
+}
+
 static void what_holds_a_copy_back_shows(void)
 {
     Cadastre__OperationRate m;
@@ -405,6 +417,14 @@ static void what_holds_a_copy_back_shows(void)
     CHECK(EXPECT(&w, text("GET /v1/nodes/n2/tasks?session=%" PRIu64 "&since=0", session), NULL, 200,
                  NULL));
     CHECK_U64(api_u64(&w, "tasks/1/rate_bytes_per_s"), 250);
+    report(id, "n2", 1, "PREPARE", "\"ready\":true,\"free_bytes\":100000");
+    report(id, "n1", 1, "SNAPSHOT", "\"snapshot\":\"s\",\"position\":1,\"bytes_total\":1000");
+    report(id, "n2", 2, "COPY", "\"chunk\":0,\"bytes_done\":0");
+    get(id);
+    CHECK_U64(api_u64(&w, "progress/eta_ms"), 4000);
+    report(id, "n2", 3, "COPY", "\"chunk\":1,\"bytes_done\":500"); /* faster than it may now */
+    get(id);
+    CHECK_U64(api_u64(&w, "progress/eta_ms"), 2000);
     CHECK(EXPECT(&w, "GET /metrics", NULL, 200, NULL));
     CHECK(strstr(api_body(&w), "\ncadastre_balancer_throttled_operations 1\n") != NULL);
     CHECK(strstr(api_body(&w), "\ncadastre_balancer_braked{class=\"hot\"} 0\n") != NULL);
@@ -413,18 +433,6 @@ static void what_holds_a_copy_back_shows(void)
     CHECK_STR(api_text(&w, "oscillation/1/class"), "hot");
     CHECK(json_is_false(api_at(&w, "oscillation/1/braked")));
     api_world_close(&w);
-}
-
-static void
-report(uint64_t operation, const char *node, unsigned seq, const char *stage, const char *more)
-{
-    CHECK(EXPECT(&w, text("GET /v1/nodes/%s", node), NULL, 200, NULL));
-    uint64_t session = api_u64(&w, "session");
-    CHECK(EXPECT(&w, text("POST /v1/operations/%" PRIu64 "/reports", operation),
-                 text("{\"node\":\"%s\",\"session\":%" PRIu64
-                      ",\"attempt\":1,\"seq\":%u,\"stage\":\"%s\",%s}",
-                      node, session, seq, stage, more),
-                 200, NULL));
 }
 
 /* What has failed for good shows, and what a person has stopped does not. */
