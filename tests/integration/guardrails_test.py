@@ -22,7 +22,7 @@ def prepare(c, names=("n1", "n2", "n3")):
     guard(c, **GUARD)
     nodes = {n: ModelNode(c, n).start() for n in names}
     c.call("POST", "/v1/keyspaces", {"name": "ks", "scheme": "range", "splits": ["h"]}).expect(201)
-    seen = c.call("GET", "/v1/keyspaces/ks/partitions").expect(200)["partitions"]
+    seen = once(c.leader().url, "GET", "/v1/keyspaces/ks/partitions").expect(200)["partitions"]
     for p in seen:
         wait_for(lambda p=p: nodes[p["primary"]["node"]].may_write(p["partition"]), "the first grants")
     return nodes, seen
@@ -142,11 +142,10 @@ def being_told_another_rate_is_no_progress():
         nodes, seen = prepare(c)
         c.call("PATCH", "/v1/cluster/settings", {"stage_timeout_ms": 500}).expect(200)
         number, to = move(c, seen[0], nodes)
-        says_now = [10]
 
         def timed_out():
-            says_now[0] = 90 - says_now[0]
-            says(c, to, says_now[0])
+            """Each time that the rate has changed, it is made to change again."""
+            says(c, to, 10 if share(c, number) == 250000 else 80)
             return operation(c, number)["attempt"] > 1
 
         wait_for(timed_out, "the copy that stands still to time out")
