@@ -42,6 +42,7 @@ def a_real_copy_slows_down_and_comes_back():
                  "the node to go faster")
         op = t.wait_done(number)
         equal([s["stage"] for s in op["stages"]].count("COPY"), 1)
+        assert op["progress"]["bytes_done"] >= 800 * 100, op["progress"]  # who begins anew counts anew
         t.all_well()
 
 
