@@ -287,14 +287,15 @@ static enum MHD_Result get_state(struct request *r)
     (void)snprintf(sum, sizeof sum, "%016" PRIx64, sums.sum);
     (void)snprintf(running, sizeof running, "%016" PRIx64, sums.running);
     json_t *json =
-        json_pack("{s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:s,s:s,s:b,s:b}", "role", roles[p->role],
+        json_pack("{s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:s,s:s,s:b,s:b,s:I}", "role", roles[p->role],
                   "epoch", (json_int_t)p->epoch, "copy", (json_int_t)p->copy, "position",
                   (json_int_t)(open ? kv_position(p->store) : 0), "position_epoch",
                   (json_int_t)(open ? kv_epoch(p->store) : 0), "base",
                   (json_int_t)(open ? kv_base(p->store) : 0), "items", (json_int_t)sums.items,
                   "mutations", (json_int_t)sums.mutations, "sum", sum, "running", running, "whole",
                   open && !kv_incomplete(p->store), "may_write",
-                  cadastre_may_write(r->node->agent, p->handle, p->epoch));
+                  cadastre_may_write(r->node->agent, p->handle, p->epoch), "rate_bytes_per_s",
+                  (json_int_t)atomic_load(&p->rate));
     (void)pthread_mutex_unlock(&p->lock);
     return answer(r, 200, json);
 }

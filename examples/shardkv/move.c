@@ -22,7 +22,9 @@ enum {
     IDLE_POLLS = 20, /* so many without a write: the partition is idle */
     REPORT_MS = 5000,
     REPORT_CHUNKS = 16,
+    REPORT_COPY_MS = 1000,
     REPORT_AGAIN_MS = 100,
+    PACE_MS = 50, /* a copy looks so often whether its rate has changed */
     URL_SIZE = 512
 };
 
@@ -160,8 +162,20 @@ static void d_prepare(struct node *n, const struct job *job)
 }
 
 struct copying {
-    uint64_t bytes, failures, chunks;
+    uint64_t bytes, failures, chunks, told_ms;
 };
+
+/* As long as these bytes take at the rate of now, whatever that is meanwhile. */
+static void pace(struct node *n, const struct job *job, uint64_t bytes)
+{
+    uint64_t rate = atomic_load(&job->part->rate), left = bytes * 1000;
+    while (rate > 0 && left / rate > PACE_MS && current(n, job)) {
+        copy_pause_ms(PACE_MS);
+        left -= rate * PACE_MS;
+        rate = atomic_load(&job->part->rate);
+    }
+    copy_pause_ms(rate > 0 && current(n, job) ? left / rate : 0);
+}
 
 static void report_copy(struct node *n, const struct job *job, const struct copying *c, bool whole)
 {
@@ -179,7 +193,6 @@ static bool copy_chunk(struct node *n,
                        struct copying *c)
 {
     size_t bytes = 0;
-    uint64_t rate = job->task->rate_bytes_per_s;
     enum pulled pulled = pull_chunk(n, job->part, from, of, &bytes);
     bool damaged = pulled == PULL_DAMAGED;
     c->failures += damaged;
@@ -191,12 +204,16 @@ static bool copy_chunk(struct node *n,
     (void)pthread_mutex_lock(&job->part->lock);
     c->chunks = job->part->store != NULL ? kv_install_next(job->part->store, of) : 0;
     (void)pthread_mutex_unlock(&job->part->lock);
-    if (damaged || (pulled == PULLED && c->chunks % REPORT_CHUNKS == 0)) {
+    bool due = c->chunks % REPORT_CHUNKS == 0 || copy_now_ms() - c->told_ms >= REPORT_COPY_MS;
+    if (damaged || (pulled == PULLED && due)) {
         report_copy(n, job, c, false);
+        c->told_ms = copy_now_ms();
     }
-    copy_pause_ms(pulled != PULLED                    ? POLL_MS
-                  : rate != CADASTRE_NONE && rate > 0 ? bytes * 1000 / rate
-                                                      : 0);
+    if (pulled == PULLED) {
+        pace(n, job, bytes);
+    } else {
+        copy_pause_ms(POLL_MS);
+    }
     return pulled == PULL_NOTHING_LEFT;
 }
 
@@ -205,7 +222,7 @@ static void d_copy(struct node *n, const struct job *job)
     CURL *curl = curl_easy_init();
     struct puller from = puller_of(job->task, curl);
     struct kv_snapshot of;
-    struct copying c = {.bytes = 0};
+    struct copying c = {.told_ms = copy_now_ms()};
     enum pulled pulled = PULL_NOT_YET;
     while (curl != NULL && current(n, job) && pulled != PULLED && pulled != PULL_GONE) {
         pulled = pull_describe(job->part, &from, job->task->snapshot, &of);

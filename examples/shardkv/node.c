@@ -160,11 +160,27 @@ static void on_cleanup(void *arg, struct cadastre_partition *handle, const struc
     (void)node_hand_over(arg, make_part(arg, t), t, 0);
 }
 
+/* A copy that goes on, only faster or slower, is not begun again. */
+static bool is_other_rate(struct part *p, const struct cadastre_task *t)
+{
+    char key[sizeof p->stage_key];
+    bool copies = t->stage == CADASTRE_STAGE_COPY || t->stage == CADASTRE_STAGE_CATCH_UP;
+    (void)snprintf(key, sizeof key, "%s %" PRIu64 " %d %" PRIu64 " %s", t->operation, t->attempt,
+                   (int)t->stage, t->session, t->peer.address);
+    bool same = copies && strcmp(key, p->stage_key) == 0;
+    memcpy(p->stage_key, key, sizeof key);
+    return same;
+}
+
 /* Of a stage, and of FENCE. What is under way of an earlier one ends. */
 static void on_stage(void *arg, struct cadastre_partition *handle, const struct cadastre_task *t)
 {
     struct part *p = make_part(arg, t);
     (void)handle;
+    atomic_store(&p->rate, t->rate_bytes_per_s != CADASTRE_NONE ? t->rate_bytes_per_s : 0);
+    if (is_other_rate(p, t)) {
+        return;
+    }
     if (t->stage == CADASTRE_STAGE_WINDOW) {
         (void)pthread_mutex_lock(&p->lock);
         (void)snprintf(p->way_back, sizeof p->way_back, "%s", t->peer.node);

@@ -60,6 +60,8 @@ struct part {
     _Atomic bool joining;    /* by its last grant */
     _Atomic int derived;     /* enum derived */
     _Atomic uint64_t serial; /* of the last stage task */
+    _Atomic uint64_t rate;   /* that it may copy at, in bytes a second; 0: as it can */
+    char stage_key[256];     /* what that task was about; of the agent's thread */
 };
 
 struct job {

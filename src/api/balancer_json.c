@@ -4,6 +4,7 @@
 #include "api/windows_json.h"
 #include "base/clock.h"
 #include "base/parse.h"
+#include "control/brake.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -60,10 +61,28 @@ static void put_pause(struct buf *b, const struct dir_balancer *row, uint64_t no
     buf_put_str(b, "},");
 }
 
-static void put_idle(struct buf *b, const char *code, const char *detail, uint64_t since_ms)
+/* What was said beyond a guardrail's limit, when that was noted. */
+static void put_guardrail(struct buf *b, const struct dir_balancer_note *n)
+{
+    if (n != NULL && n->metric[0] != '\0') {
+        buf_put_str(b, ",\"guardrail\":{\"node\":");
+        json_put_cstring(b, n->node);
+        buf_put_str(b, ",\"metric\":");
+        json_put_cstring(b, n->metric);
+        buf_printf(b, ",\"value\":%" PRIu64 ",\"limit\":%" PRIu64 "}", n->value, n->limit);
+    }
+}
+
+/* `n`: the note that says so, if one does. */
+static void put_idle(struct buf *b,
+                     const char *code,
+                     const char *detail,
+                     uint64_t since_ms,
+                     const struct dir_balancer_note *n)
 {
     buf_printf(b, "\"idle\":{\"code\":\"%s\",\"detail\":", code);
     json_put_cstring(b, detail);
+    put_guardrail(b, n);
     buf_put_str(b, ",\"since\":");
     if (since_ms != 0) {
         json_put_time(b, since_ms);
@@ -82,18 +101,18 @@ static void put_why_idle(struct buf *b,
 {
     const struct dir_balancer_note *last = dir_balancer_last(row);
     if (row->values[DIR_BALANCER_MODE] == DIR_BALANCER_OFF) {
-        put_idle(b, "off", "the mode is off", 0);
+        put_idle(b, "off", "the mode is off", 0, NULL);
     } else if (dir_balancer_is_paused(row, now_ms)) {
-        put_idle(b, "paused", row->pause_reason, row->pause_since_ms);
+        put_idle(b, "paused", row->pause_reason, row->pause_since_ms, NULL);
     } else if (hold->code != NULL) {
         bool noted = last != NULL && strcmp(last->code, hold->code) == 0;
-        put_idle(b, hold->code, hold->detail, noted ? last->at_ms : 0);
+        put_idle(b, hold->code, hold->detail, noted ? dir_balancer_since(row) : 0, NULL);
     } else if (last == NULL) {
-        put_idle(b, "no_load", "no partition's load has been heard of", 0);
+        put_idle(b, "no_load", "no partition's load has been heard of", 0, NULL);
     } else if (strcmp(last->code, DIR_BALANCER_ACTIVE) == 0) {
         buf_put_str(b, "\"idle\":null,");
     } else {
-        put_idle(b, last->code, last->detail, last->at_ms);
+        put_idle(b, last->code, last->detail, dir_balancer_since(row), last);
     }
 }
 
@@ -108,8 +127,27 @@ static void put_decisions(struct buf *b, const struct dir_balancer *row)
         json_put_cstring(b, n->code);
         buf_put_str(b, ",\"detail\":");
         json_put_cstring(b, n->detail);
-        buf_printf(b, ",\"proposed\":%" PRIu64 ",\"rejected\":%" PRIu64 ",\"open\":%" PRIu64 "}",
-                   n->proposed, n->rejected, n->open);
+        put_guardrail(b, n);
+        buf_printf(b,
+                   ",\"proposed\":%" PRIu64 ",\"rejected\":%" PRIu64 ",\"open\":%" PRIu64
+                   ",\"rounds\":%" PRIu64 "}",
+                   n->proposed, n->rejected, n->open, n->rounds);
+    }
+    buf_put_str(b, "],");
+}
+
+static void put_oscillation(struct buf *b, const struct dir_view *v, uint64_t now_ms)
+{
+    struct brake brake;
+    brake_measure(v, now_ms, &brake);
+    buf_put_str(b, "\"oscillation\":[");
+    for (unsigned i = 0; i < BRAKE_CLASSES; i++) {
+        const struct brake_class *c = &brake.of[i];
+        buf_printf(b,
+                   "%s{\"class\":\"%s\",\"moves\":%" PRIu64 ",\"returns\":%" PRIu64
+                   ",\"variation_ppm\":%" PRIu64 ",\"net_ppm\":%" PRIu64 ",\"braked\":%s}",
+                   i > 0 ? "," : "", dir_class_name(c->class_of), c->moves, c->returns,
+                   c->variation_ppm, c->net_ppm, c->braked ? "true" : "false");
     }
     buf_put_str(b, "],");
 }
@@ -130,6 +168,7 @@ void balancer_put_settings(struct buf *b, const struct dir_view *v, uint64_t now
     put_why_idle(b, row, &hold, now_ms);
     put_decisions(b, row);
     windows_close(&windows);
+    put_oscillation(b, v, now_ms);
 }
 
 /* --- in --- */

@@ -132,6 +132,10 @@ void operation_put_plan(struct buf *b,
                         const struct dir_operation *op,
                         const struct operation_queue *queue);
 /* As it is in the newest view. */
+/* What holds its copy back, if anything does. */
+void operation_put_throttled(struct buf *b,
+                             const struct dir_view *v,
+                             const struct dir_operation *op);
 void operation_put_plan_now(struct exchange *x, const struct dir_operation *op);
 void h_operations_list(struct exchange *x);
 void h_operation_get(struct exchange *x);

@@ -49,6 +49,7 @@ static void put(struct explain_job *j,
 {
     struct buf *b = &j->job.out;
     const struct dir_node *node = view_primary(v, p);
+    const struct dir_operation *o = p->operation != 0 ? view_operation(v, p->operation) : NULL;
     buf_printf(b, "{\"keyspace\":\"%s\",\"partition\":%" PRIu64 ",\"node\":", j->keyspace, p->id);
     if (node != NULL) {
         json_put_cstring(b, node->name);
@@ -57,6 +58,10 @@ static void put(struct explain_job *j,
     }
     buf_printf(b, ",\"level_ppm\":%" PRIu64, bal_scale(1000000, e->from_level));
     put_planned(b, v, e);
+    if (o != NULL) {
+        buf_printf(b, ",\"operation\":%" PRIu64, o->id);
+        operation_put_throttled(b, v, o);
+    }
     put_reason(b, "round", e->round_reason);
     put_reason(b, "source", e->source_reason);
     put_reason(b, "move", e->partition_reason);

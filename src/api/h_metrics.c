@@ -3,6 +3,7 @@
 #include "api/endpoints.h"
 
 #include "base/clock.h"
+#include "control/brake.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -68,6 +69,68 @@ static void put_directory(struct buf *b, const struct dir_view *v, uint64_t now_
                 "How long one that has not ended has been in its stage, at most.",
                 oldest_stage_ms(v, now_ms));
     put(b, "cadastre_raft_applied_index", "gauge", "Last log entry applied.", v->applied_index);
+}
+
+/* Copies that a guardrail holds back. */
+static uint64_t held_back(const struct dir_view *v)
+{
+    const struct dir_operation *o;
+    struct ptree_iter it;
+    uint64_t n = 0;
+    ptree_seek(&v->operations, slice_of(NULL, 0), &it);
+    for (; (o = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
+        n += o->throttle.share_ppm != 0;
+    }
+    return n;
+}
+
+static void put_of_class(struct buf *b,
+                         const char *name,
+                         const char *help,
+                         const struct brake *brake,
+                         uint64_t (*of)(const struct brake_class *c))
+{
+    buf_printf(b, "# HELP %s %s\n# TYPE %s gauge\n", name, help, name);
+    for (unsigned i = 0; i < BRAKE_CLASSES; i++) {
+        const struct brake_class *c = &brake->of[i];
+        buf_printf(b, "%s{class=\"%s\"} %" PRIu64 "\n", name, dir_class_name(c->class_of), of(c));
+    }
+}
+
+static uint64_t returns_of(const struct brake_class *c)
+{
+    return c->returns;
+}
+
+static uint64_t variation_of(const struct brake_class *c)
+{
+    return c->variation_ppm;
+}
+
+static uint64_t net_of(const struct brake_class *c)
+{
+    return c->net_ppm;
+}
+
+static uint64_t is_braked(const struct brake_class *c)
+{
+    return c->braked;
+}
+
+static void put_balancer(struct buf *b, const struct dir_view *v, uint64_t now_ms)
+{
+    struct brake brake;
+    brake_measure(v, now_ms, &brake);
+    put(b, "cadastre_balancer_throttled_operations", "gauge",
+        "Running copies that a guardrail holds back.", held_back(v));
+    put_of_class(b, "cadastre_balancer_returns", "Partitions moved to where they had been.", &brake,
+                 returns_of);
+    put_of_class(b, "cadastre_balancer_variation_ppm",
+                 "Load moved of late, in millionths of a node's share.", &brake, variation_of);
+    put_of_class(b, "cadastre_balancer_net_ppm", "What of it is now elsewhere than before.", &brake,
+                 net_of);
+    put_of_class(b, "cadastre_balancer_braked", "1 while nothing more of the class is begun.",
+                 &brake, is_braked);
 }
 
 static void put_raft(struct buf *b, const struct control_status *s)
@@ -197,7 +260,9 @@ void h_metrics(struct exchange *x)
     struct http_stats stats;
     control_status(api->control, &status);
     http_server_stats(exchange_server(x), &stats);
-    put_directory(out, view_enter(api_slot(x)), clock_wall_ms());
+    const struct dir_view *v = view_enter(api_slot(x));
+    put_directory(out, v, clock_wall_ms());
+    put_balancer(out, v, clock_wall_ms());
     view_leave();
     put_raft(out, &status);
     put_control(out, &status);

@@ -30,12 +30,14 @@ static uint64_t copy_rate(const struct dir_operation *op, uint64_t now_ms)
     return copies && took > 0 ? done * 1000 / took : 0;
 }
 
-/* By what was measured; before anything was, by what was reserved. 0: nothing is being copied. */
+/* By what was measured; before anything was, by what it may take, and by that too when it is held
+ * back below what it had. 0: nothing is being copied. */
 static uint64_t copy_eta_ms(const struct dir_operation *op, uint64_t rate)
 {
     bool copies = op->state == DIR_OPERATION_RUNNING && op->stage == DIR_STAGE_COPY;
     uint64_t left = op->bytes_total > op->bytes_done ? op->bytes_total - op->bytes_done : 0;
-    rate = rate > 0 ? rate : op->rate_bytes_per_s;
+    uint64_t may = dir_operation_rate(op);
+    rate = rate == 0 || (op->throttle.share_ppm != 0 && may < rate) ? may : rate;
     return copies && rate > 0 ? left * 1000 / rate : 0;
 }
 

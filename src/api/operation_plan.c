@@ -68,6 +68,31 @@ static void put_reserved(struct buf *b, const struct dir_operation *op)
     }
 }
 
+void operation_put_throttled(struct buf *b,
+                             const struct dir_view *v,
+                             const struct dir_operation *op)
+{
+    const struct dir_throttle *t = &op->throttle;
+    const struct dir_node *n = t->share_ppm != 0 ? view_node_by_id(v, t->node) : NULL;
+    if (t->share_ppm == 0) {
+        return;
+    }
+    buf_put_str(b, ",\"throttled\":{\"code\":");
+    json_put_cstring(b, t->code);
+    buf_put_str(b, ",\"node\":");
+    if (n != NULL) {
+        json_put_cstring(b, n->name);
+    } else {
+        buf_put_str(b, "null");
+    }
+    buf_printf(b,
+               ",\"value\":%" PRIu64 ",\"limit\":%" PRIu64 ",\"share_ppm\":%" PRIu64
+               ",\"rate_bytes_per_s\":%" PRIu64 ",\"reserved_bytes_per_s\":%" PRIu64 ",\"since\":",
+               t->value, t->limit, t->share_ppm, dir_operation_rate(op), op->rate_bytes_per_s);
+    json_put_time(b, t->since_ms);
+    buf_put_u8(b, '}');
+}
+
 /* What is known of a copy. */
 struct figures {
     bool has_size, has_live;
@@ -180,6 +205,7 @@ void operation_put_plan(struct buf *b,
     buf_printf(b, ",\"class\":\"%s\"", dir_class_name(op->class_of));
     put_waiting(b, v, op, queue);
     put_reserved(b, op);
+    operation_put_throttled(b, v, op);
     if (dir_operation_copies(op) &&
         (op->state == DIR_OPERATION_QUEUED || op->state == DIR_OPERATION_RUNNING)) {
         put_plan(b, v, op);

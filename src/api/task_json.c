@@ -2,6 +2,7 @@
 #include "api/task_json.h"
 
 #include "api/route_json.h"
+#include "directory/budget.h"
 #include "directory/codec.h"
 
 #include <inttypes.h>
@@ -96,7 +97,7 @@ static void put_operation(struct buf *b, const struct dir_task *t)
     if (t->reverse) {
         buf_put_str(b, ",\"reverse\":true");
     }
-    put_u64(b, "rate_bytes_per_s", o->rate_bytes_per_s);
+    put_u64(b, "rate_bytes_per_s", dir_operation_rate(o));
     if (t->peer != NULL) {
         buf_printf(b, ",\"peer\":{\"node\":\"%s\",\"address\":", t->peer->name);
         json_put_cstring(b, t->peer->address);

@@ -3,12 +3,17 @@
 
 #include <string.h>
 
-static const struct out_column columns[] = {
-    {"OPERATION", "id", NULL},      {"KIND", "kind", NULL},
-    {"KEYSPACE", "keyspace", NULL}, {"PARTITION", "partition", NULL},
-    {"STATE", "state", NULL},       {"STAGE", "stage", NULL},
-    {"FROM", "source", NULL},       {"TO", "destination", NULL},
-    {"EPOCH", "epoch_after", NULL}, {NULL, NULL, NULL}};
+static const struct out_column columns[] = {{"OPERATION", "id", NULL},
+                                            {"KIND", "kind", NULL},
+                                            {"KEYSPACE", "keyspace", NULL},
+                                            {"PARTITION", "partition", NULL},
+                                            {"STATE", "state", NULL},
+                                            {"STAGE", "stage", NULL},
+                                            {"FROM", "source", NULL},
+                                            {"TO", "destination", NULL},
+                                            {"EPOCH", "epoch_after", NULL},
+                                            {"THROTTLED", "throttled.code", NULL},
+                                            {NULL, NULL, NULL}};
 const struct out_view cmd_operation_view = {"id", columns};
 
 static void put_verbs(struct buf *cell, const json_t *verbs)
@@ -44,6 +49,7 @@ static const struct out_column stage_columns[] = {{"OPERATION", "id", NULL},
                                                   {"ATTEMPT", "attempt", NULL},
                                                   {"BYTES", "progress.bytes_done", NULL},
                                                   {"OF", "progress.bytes_total", NULL},
+                                                  {"THROTTLED", "throttled.code", NULL},
                                                   {"ATTENTION", "attention.code", NULL},
                                                   {NULL, NULL, NULL}};
 static const struct out_view stage_view = {"stage", stage_columns};

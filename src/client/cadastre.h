@@ -305,12 +305,12 @@ struct cadastre_task {
     uint64_t attempt;
     enum cadastre_stage stage;
     char stage_name[32];
-    bool is_source;          /* false: the destination */
-    char snapshot[128];      /* its name, as the source reported it */
-    uint64_t position;       /* of the snapshot */
-    uint64_t final_position; /* where the source stopped */
-    uint64_t validate_at;    /* sum up when exactly this has been applied */
-    uint64_t rate_bytes_per_s;
+    bool is_source;              /* false: the destination */
+    char snapshot[128];          /* its name, as the source reported it */
+    uint64_t position;           /* of the snapshot */
+    uint64_t final_position;     /* where the source stopped */
+    uint64_t validate_at;        /* sum up when exactly this has been applied */
+    uint64_t rate_bytes_per_s;   /* that the copy may take; it may change while it runs */
     struct cadastre_member peer; /* the other side */
     /* In WINDOW: the destination, which is the primary, sends its changes from `start_position` on
      * to the source, which keeps up as a read-only replica. */
@@ -352,7 +352,8 @@ struct cadastre_agent_callbacks {
     /* cadastre_may_write() refuses by now. The data stays until a cleanup says otherwise. What an
      * earlier session held and the new one does not is revoked as well. */
     void (*revoke)(void *arg, struct cadastre_partition *p, const struct cadastre_task *task);
-    /* Once for every (operation, attempt, stage, revision). Do the stage's work and report. */
+    /* Once for every (operation, attempt, stage, revision). Do the stage's work and report. The
+     * same stage once more, from the same peer, has another `rate_bytes_per_s`: go on at that. */
     void (*stage)(void *arg, struct cadastre_partition *p, const struct cadastre_task *task);
     /* Delete the copy `task->copy` and no other, then cadastre_agent_cleaned(). Not called for a
      * copy that the present grant names. A task with an operation is what that one waits for in its

@@ -18,9 +18,7 @@
 
 enum {
     MEASURES_A_ROUND = 16,
-    LOST_REPORT_MS = 60000, /* a node's word on itself counts for so long */
-    BOUNCES_MAX = 3,        /* partitions that a class has moved there and back, before it stops */
-    MEASURE_PART = 6        /* of the residence, after which an effect is measured */
+    MEASURE_PART = 6 /* of the residence, after which an effect is measured */
 };
 
 struct balancer {
@@ -29,10 +27,11 @@ struct balancer {
     uint32_t birth_count, told;                  /* told: those that the memory knows of */
     uint64_t term, began_ms;                     /* of the last round, monotonic; 0: none */
     bool busy;
-    struct balancer_levels levels; /* of the last round; owns */
-    pthread_mutex_t lock;          /* of what follows */
-    struct control_planning shown; /* as of the last round; owns */
-    uint64_t shown_ms;             /* monotonic, when that was */
+    uint64_t noted_rounds, noted_proposed; /* since the last note */
+    struct balancer_levels levels;         /* of the last round; owns */
+    pthread_mutex_t lock;                  /* of what follows */
+    struct control_planning shown;         /* as of the last round; owns */
+    uint64_t shown_ms;                     /* monotonic, when that was */
 };
 
 /* --- the round, on another thread --- */
@@ -73,57 +72,19 @@ static void plan_round(uv_work_t *work)
 struct gate {
     const char *code; /* NULL: it may */
     char detail[DIR_BALANCER_NOTE_TEXT_MAX + 1];
+    struct throttle_reading why; /* of a guardrail, and whose it is */
+    char node[DIR_NAME_MAX + 1];
 };
 
-static bool over(const struct loads_node *said, enum loads_figure which, uint64_t limit)
-{
-    return limit != 0 && (said->has >> which & 1) != 0 && said->figure[which] > limit;
-}
-
-/* Failed requests in a million, of those that the node's partitions had. */
-static uint64_t error_ppm(const struct round *r, const struct loads_node *said)
-{
-    uint64_t requests = 0;
-    for (uint32_t i = 0; i < r->levels.count; i++) {
-        requests = r->levels.of[i].node == said->node ? r->levels.of[i].requests : requests;
-    }
-    bool known = (said->has >> LOADS_ERRORS & 1) != 0 && said->interval_ms > 0;
-    uint64_t errors = known ? said->figure[LOADS_ERRORS] * 1000 * 1000 / said->interval_ms : 0;
-    uint64_t all = requests > errors ? requests : errors;
-    return all == 0 ? 0 : (uint64_t)((bal_u128)errors * 1000000 / all);
-}
-
-static const char *guard_of(const struct round *r, const struct loads_node *said)
-{
-    const uint64_t *set = view_balancer(r->view)->values;
-    return over(said, LOADS_LATENCY_P99, set[DIR_BALANCER_GUARD_LATENCY])
-               ? dir_balancer_name(DIR_BALANCER_GUARD_LATENCY)
-           : over(said, LOADS_QUEUE_P99, set[DIR_BALANCER_GUARD_QUEUE])
-               ? dir_balancer_name(DIR_BALANCER_GUARD_QUEUE)
-           : over(said, LOADS_CHECKSUM_FAILURES, set[DIR_BALANCER_GUARD_CHECKSUMS])
-               ? dir_balancer_name(DIR_BALANCER_GUARD_CHECKSUMS)
-           : set[DIR_BALANCER_GUARD_ERRORS] != 0 &&
-                   error_ppm(r, said) > set[DIR_BALANCER_GUARD_ERRORS]
-               ? dir_balancer_name(DIR_BALANCER_GUARD_ERRORS)
-               : NULL;
-}
-
+/* What was noted stays the same while the figures change. */
 static void check_guardrails(const struct round *r, struct gate *g)
 {
     const struct dir_node *n;
-    struct ptree_iter it;
-    ptree_seek(&r->view->nodes, slice_of(NULL, 0), &it);
-    for (; g->code == NULL && (n = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
-        struct loads_node said;
-        if (!view_node_is_live(n) || !loads_node(r->control->loads, n->id, &said) ||
-            r->in.mono_ms > said.at_ms + LOST_REPORT_MS) {
-            continue;
-        }
-        const char *guard = guard_of(r, &said);
-        if (guard != NULL) {
-            g->code = "guardrail";
-            (void)snprintf(g->detail, sizeof g->detail, "%s of %s", guard, n->name);
-        }
+    if (guardrails_stop(r->control, &g->why)) {
+        n = view_node_by_id(r->view, g->why.node);
+        g->code = "guardrail";
+        (void)snprintf(g->node, sizeof g->node, "%s", n != NULL ? n->name : "");
+        (void)snprintf(g->detail, sizeof g->detail, "%.60s of %s", g->why.code, g->node);
     }
 }
 
@@ -242,34 +203,6 @@ static uint64_t count_open(const struct dir_view *v, uint64_t now_ms)
     return count;
 }
 
-static bool has_advice(const struct dir_view *v, const struct bal_proposal *made, uint64_t now_ms)
-{
-    const struct dir_proposal *p;
-    struct ptree_iter it;
-    ptree_seek(&v->proposals_open, slice_of(NULL, 0), &it);
-    for (; (p = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
-        if (p->partition == made->partition && p->kind == DIR_PROPOSAL_ADVICE &&
-            fleet_waits(p, now_ms)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Of routine work, with room for it, and switched on. */
-static bool is_wanted(const struct round *r, const struct dir_view *v, const struct bal_proposal *p)
-{
-    enum dir_balancer_value which = dir_balancer_switch(p->class_of);
-    if (p->class_of >= DIR_CLASS_DRAIN || p->queued || p->partition == 0 ||
-        p->kind == BAL_ADD_COPY) {
-        return false;
-    }
-    if (which != DIR_BALANCER_VALUES && dir_balancer_value(v, which) == 0) {
-        return false;
-    }
-    return p->kind != BAL_ADVICE || !has_advice(v, p, r->in.log_ms);
-}
-
 static bool is_done_at_once(const struct dir_view *v, const struct bal_proposal *p)
 {
     return dir_balancer_value(v, DIR_BALANCER_MODE) == DIR_BALANCER_AUTO && p->kind != BAL_ADVICE;
@@ -301,19 +234,19 @@ static uint64_t propose_some(struct control *c, const struct round *r, struct ga
     const struct dir_view *v = directory_state(c->parts.directory);
     const uint64_t *set = view_balancer(r->view)->values;
     uint64_t count = 0, braked = 0, open = count_open(v, r->in.log_ms);
+    struct brake brake;
+    brake_measure(v, r->in.log_ms, &brake);
     for (uint32_t i = 0; i < r->plan.proposal_count && count < set[DIR_BALANCER_PER_ROUND]; i++) {
         const struct bal_proposal *p = &r->plan.proposal[i];
+        enum balancer_verdict verdict = balancer_judge(v, r->in.log_ms, &brake, p);
         bool waits = !is_done_at_once(v, p);
-        if (!is_wanted(r, v, p)) {
+        braked = verdict == BALANCER_BRAKED ? p->class_of : braked;
+        if (verdict != BALANCER_WANTED) {
             continue;
         }
         if (waits && open >= set[DIR_BALANCER_OPEN_MAX]) {
             g->code = "too_many_open";
             break;
-        }
-        if (balancer_bounces(v, p->class_of, r->in.log_ms) >= BOUNCES_MAX) {
-            braked = p->class_of;
-            continue;
         }
         bool made = propose(c, r, p);
         count += made;
@@ -351,29 +284,41 @@ static void name_reason(const struct round *r, struct gate *g)
 static void note(struct control *c, const struct round *r, const struct gate *g, uint64_t proposed)
 {
     const struct dir_view *v = directory_state(c->parts.directory);
-    const struct dir_balancer_note *last = dir_balancer_last(view_balancer(v));
+    const struct dir_balancer *row = view_balancer(v);
+    struct balancer *b = c->balancer;
     Cadastre__BalancerNote m;
     Cadastre__Command command;
     char code[DIR_NAME_MAX + 1], detail[DIR_BALANCER_NOTE_TEXT_MAX + 1];
+    char node[DIR_NAME_MAX + 1], metric[DIR_NAME_MAX + 1];
     (void)snprintf(code, sizeof code, "%s", g->code);
     (void)snprintf(detail, sizeof detail, "%s", g->detail);
+    (void)snprintf(node, sizeof node, "%s", g->node);
+    (void)snprintf(metric, sizeof metric, "%s", g->why.code != NULL ? g->why.code : "");
+    b->noted_rounds++;
+    b->noted_proposed += proposed;
     cadastre__balancer_note__init(&m);
     cadastre__command__init(&command);
     m.code = code;
     m.detail = detail;
-    m.proposed = proposed;
+    m.node = node;
+    m.metric = metric;
+    m.value = g->why.value;
+    m.limit = g->why.limit;
+    m.rounds = b->noted_rounds;
+    m.proposed = b->noted_proposed;
     for (unsigned i = 0; i < BAL_REASON_COUNT; i++) {
         m.rejected += r->plan.rejected[i];
     }
     m.open = v->proposals_open.count + proposed;
     command.body_case = CADASTRE__COMMAND__BODY_BALANCER_NOTE;
     command.balancer_note = &m;
-    bool news = last == NULL ? r->known > 0
-                             : strcmp(last->code, code) != 0 || strcmp(last->detail, detail) != 0;
-    if (news) { /* a directory of nodes that report no load stays at its revision */
+    /* A directory of nodes that report no load stays at its revision. */
+    if ((dir_balancer_last(row) != NULL || r->known > 0) &&
+        dir_balancer_is_news(row, code, detail, r->in.log_ms)) {
         log_event(LOG_INFO, "balancer.round", "code=%s detail=\"%s\" proposed=%" PRIu64, code,
                   detail, proposed);
         (void)control_propose_own(c, &command, NULL, NULL);
+        b->noted_rounds = b->noted_proposed = 0;
     }
 }
 
@@ -498,6 +443,18 @@ void balancer_init(struct control *c)
     (void)pthread_mutex_init(&c->balancer->lock, NULL);
 }
 
+bool balancer_requests(const struct control *c, uint64_t node, uint64_t *ret_requests)
+{
+    const struct balancer_levels *levels = &c->balancer->levels;
+    for (uint32_t i = 0; i < levels->count; i++) {
+        if (levels->of[i].node == node) {
+            *ret_requests = levels->of[i].requests;
+            return true;
+        }
+    }
+    return false;
+}
+
 void balancer_on_active(struct control *c)
 {
     struct balancer *b = c->balancer;
@@ -507,7 +464,7 @@ void balancer_on_active(struct control *c)
     b->memory = bal_memory_new(control_log_time(c));
     b->term = c->term;
     b->birth_count = b->told = 0;
-    b->began_ms = 0;
+    b->began_ms = b->noted_rounds = b->noted_proposed = 0;
 }
 
 static void add_birth(struct balancer *b, const struct dir_partition *p, uint64_t at_ms)

@@ -3,6 +3,7 @@
 #ifndef CONTROL_BALANCER_H
 #define CONTROL_BALANCER_H
 
+#include "control/brake.h"
 #include "control/fleet.h"
 #include "control/internal.h"
 
@@ -34,6 +35,14 @@ void balancer_put_effect(struct balancer_figures *f,
                          const struct balancer_levels *levels,
                          const struct dir_proposal *p);
 
+/* Whether what was planned is to be proposed: routine work, with room for it, switched on, and not
+ * of a class that moves things there and back. `now_ms` is log time. */
+enum balancer_verdict { BALANCER_WANTED, BALANCER_UNWANTED, BALANCER_BRAKED };
+enum balancer_verdict balancer_judge(const struct dir_view *v,
+                                     uint64_t now_ms,
+                                     const struct brake *brake,
+                                     const struct bal_proposal *p);
+
 /* A ProposalMake with all that it points to; it lives where it was opened. */
 struct balancer_make {
     Cadastre__Command command;
@@ -52,8 +61,5 @@ bool balancer_make_open(struct balancer_make *m,
                         struct loads *loads,
                         const struct bal_plan *plan,
                         const struct bal_proposal *p);
-
-/* Partitions that this class has moved there and back within the time of no return. */
-unsigned balancer_bounces(const struct dir_view *v, uint32_t class_of, uint64_t now_ms);
 
 #endif

@@ -275,42 +275,43 @@ bool balancer_make_open(struct balancer_make *m,
     return p->kind != BAL_SPLIT || m->body.n_at > 0;
 }
 
-/* --- there and back --- */
+/* --- whether --- */
 
-static bool moved_back(const struct dir_proposal *earlier, const struct dir_proposal *p)
+static bool has_advice(const struct dir_view *v, const struct bal_proposal *made, uint64_t now_ms)
 {
-    return earlier->partition == p->partition && earlier->kind == DIR_PROPOSAL_MOVE &&
-           earlier->state == DIR_PROPOSAL_DONE && earlier->settled_ms <= p->settled_ms &&
-           strcmp(earlier->from_name, p->to_name) == 0 &&
-           strcmp(earlier->to_name, p->from_name) == 0;
-}
-
-static bool is_return(const struct dir_view *v, const struct dir_proposal *p, uint64_t since_ms)
-{
-    const struct dir_proposal *earlier;
+    const struct dir_proposal *p;
     struct ptree_iter it;
-    ptree_seek(&v->proposals, slice_of(NULL, 0), &it);
-    for (; (earlier = ptree_iter_get(&it, NULL)) != NULL && earlier->id < p->id;
-         ptree_iter_next(&it)) {
-        if (earlier->settled_ms >= since_ms && moved_back(earlier, p)) {
+    ptree_seek(&v->proposals_open, slice_of(NULL, 0), &it);
+    for (; (p = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
+        if (p->partition == made->partition && p->kind == DIR_PROPOSAL_ADVICE &&
+            fleet_waits(p, now_ms)) {
             return true;
         }
     }
     return false;
 }
 
-unsigned balancer_bounces(const struct dir_view *v, uint32_t class_of, uint64_t now_ms)
+static bool is_wanted(const struct dir_view *v, uint64_t now_ms, const struct bal_proposal *p)
 {
-    uint64_t since_ms = bal_less(now_ms, dir_balancer_value(v, DIR_BALANCER_RETURN_MS));
-    const struct dir_proposal *p;
-    struct ptree_iter it;
-    unsigned count = 0;
-    ptree_seek(&v->proposals, slice_of(NULL, 0), &it);
-    for (; (p = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
-        if (p->class_of == class_of && p->kind == DIR_PROPOSAL_MOVE &&
-            p->state == DIR_PROPOSAL_DONE && p->settled_ms >= since_ms) {
-            count += is_return(v, p, since_ms);
-        }
+    enum dir_balancer_value which = dir_balancer_switch(p->class_of);
+    if (p->class_of >= DIR_CLASS_DRAIN || p->queued || p->partition == 0 ||
+        p->kind == BAL_ADD_COPY) {
+        return false;
     }
-    return count;
+    if (which != DIR_BALANCER_VALUES && dir_balancer_value(v, which) == 0) {
+        return false;
+    }
+    return p->kind != BAL_ADVICE || !has_advice(v, p, now_ms);
+}
+
+enum balancer_verdict balancer_judge(const struct dir_view *v,
+                                     uint64_t now_ms,
+                                     const struct brake *brake,
+                                     const struct bal_proposal *p)
+{
+    if (!is_wanted(v, now_ms, p)) {
+        return BALANCER_UNWANTED;
+    }
+    bool begins = p->kind != BAL_ADVICE; /* advice moves nothing */
+    return begins && brake_holds(brake, p->class_of) ? BALANCER_BRAKED : BALANCER_WANTED;
 }

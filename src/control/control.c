@@ -180,6 +180,7 @@ static void machine_leadership(void *ctx, bool active, uint64_t term)
     if (active) {
         heartbeat_on_active(c);
         operations_on_active(c);
+        guardrails_on_active(c);
         recovery_on_active(c);
     }
     uint64_t wall = active ? believed_wall_ms(c) : 0;
@@ -265,6 +266,7 @@ static void on_sample(uv_timer_t *timer)
     c->sampled_ms = clock_mono_ms();
     heartbeat_on_sample(c);
     operations_on_sample(c);
+    guardrails_on_sample(c);
     recovery_on_sample(c);
     balancer_on_sample(c);
     duties_on_sample(c);

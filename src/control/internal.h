@@ -7,6 +7,7 @@
 #include "control/admission.h"
 #include "control/control.h"
 #include "control/leases.h"
+#include "control/throttle.h"
 #include "control/windows.h"
 
 #include <pthread.h>
@@ -28,6 +29,7 @@ enum {
     CONTROL_OPERATIONS_A_TURN = 16, /* commands proposed for them each time */
     CONTROL_ASK_AGAIN_MS = 2000,    /* after which a command for one is proposed again */
     CONTROL_ADMIT_AGAIN_MS = 300,   /* an admission: another may have taken its place */
+    CONTROL_RATES_A_TURN = 16,      /* copies told another rate between two samples */
     BEATS_BATCH_MS = 50,            /* heartbeats of this time share a confirmation */
     RECOVERY_TURN_MS = 50,          /* the walk over the partitions goes on so often */
     RECOVERY_WALK_MS = 200,         /* and begins again no sooner than after so long */
@@ -43,6 +45,15 @@ struct request;
 struct beat;
 struct recovery;
 struct balancer;
+
+/* What guardrails.c keeps. */
+struct guardrails {
+    struct throttle throttle;
+    uint64_t stepped_ms; /* monotonic */
+    bool held;           /* some copy was told another rate since the last step */
+    bool telling;        /* the rates of that step are being told; up to this operation they are: */
+    uint64_t told;
+};
 
 struct control {
     struct control_parts parts;
@@ -64,7 +75,8 @@ struct control {
     struct request *in_flight[CONTROL_BUCKETS]; /* by principal and idempotency key */
     uint64_t loop_lag_max_ms, sampled_ms;
 
-    struct loads *loads;     /* owns; any thread */
+    struct loads *loads; /* owns; any thread */
+    struct guardrails guardrails;
     struct leases leases;    /* this leader's count; changed by the loop thread alone */
     uint64_t turned_boot_ms; /* when the loop was last seen turning */
     struct beat *beats_waiting, *beats_riding; /* for the next confirmation; on the one in flight */
@@ -145,6 +157,12 @@ void heartbeat_on_sample(struct control *c);
 void operations_on_active(struct control *c);
 void operations_on_sample(struct control *c);
 
+/* --- guardrails.c: copies go slower while nodes say that they are in trouble --- */
+void guardrails_on_active(struct control *c);
+void guardrails_on_sample(struct control *c);
+/* Whether a guardrail keeps routine work from being begun, as of now; then which. */
+bool guardrails_stop(struct control *c, struct throttle_reading *ret);
+
 /* --- recovery.c: the copies that partitions lack --- */
 void recovery_init(struct control *c);
 void recovery_on_active(struct control *c);
@@ -157,6 +175,9 @@ void balancer_on_active(struct control *c);
 /* A command was applied. */
 void balancer_on_rows(struct control *c, const struct dir_effects *effects);
 void balancer_on_sample(struct control *c);
+/* Thousandths of requests a second that a node's partitions had in the last round; false: not
+ * known. */
+bool balancer_requests(const struct control *c, uint64_t node, uint64_t *ret_requests);
 
 /* --- hold.c: what windows hold back now --- */
 void hold_look(struct control *c, struct windows_hold *ret);

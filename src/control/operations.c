@@ -11,7 +11,8 @@
 
 struct operation_timer {
     uint64_t id;
-    dir_rev seen;      /* what was there when it began to count */
+    dir_rev seen;      /* what was there when it began to count, */
+    uint64_t said;     /* and the last report of progress */
     uint64_t since_ms; /* CLOCK_BOOTTIME */
     uint64_t asked_ms; /* when something was last proposed for it; 0: never */
 };
@@ -21,6 +22,13 @@ void operations_on_active(struct control *c)
     mem_free(c->timers);
     c->timers = NULL;
     c->timer_count = 0;
+}
+
+/* Nobody fails for going as slowly as it was told to. */
+static uint64_t stretched(const struct dir_operation *o, uint64_t limit_ms)
+{
+    uint64_t ppm = o->throttle.share_ppm;
+    return ppm != 0 ? limit_ms * DIR_SHARE_FULL_PPM / ppm : limit_ms;
 }
 
 /* The keyspace's policy, else the cluster's setting. */
@@ -38,7 +46,7 @@ static uint64_t limit_of(const struct dir_view *v, const struct dir_operation *o
     case DIR_STAGE_CLEANUP:
         return UINT64_MAX; /* it waits for its node, however long that is away */
     default:
-        return dir_policy_get(v, ks, DIR_POLICY_STAGE_TIMEOUT_MS);
+        return stretched(o, dir_policy_get(v, ks, DIR_POLICY_STAGE_TIMEOUT_MS));
     }
 }
 
@@ -48,12 +56,15 @@ static bool is_timed(const struct dir_operation *o)
            o->reserved.releasing;
 }
 
-/* Where progress counts, the stage takes too long only when nothing moves. */
-static dir_rev mark_of(const struct dir_operation *o)
+/* Where progress counts, the stage takes too long only when nothing moves. Being told another rate
+ * is no progress. */
+static struct operation_timer timer_of(const struct dir_operation *o, uint64_t now)
 {
-    bool progresses =
-        o->stage == DIR_STAGE_COPY || o->stage == DIR_STAGE_CATCH_UP || o->reserved.releasing;
-    return progresses ? o->revision : o->stage_revision;
+    bool progresses = o->stage == DIR_STAGE_COPY || o->stage == DIR_STAGE_CATCH_UP;
+    return (struct operation_timer){.id = o->id,
+                                    .seen = o->reserved.releasing ? o->revision : o->stage_revision,
+                                    .said = progresses ? o->destination_says.seq : 0,
+                                    .since_ms = now};
 }
 
 static void propose_admit(struct control *c, const struct dir_operation *o)
@@ -131,7 +142,8 @@ static void carry_over(struct control *c,
     while (*at < c->timer_count && c->timers[*at].id < o->id) {
         ++*at;
     }
-    if (*at < c->timer_count && c->timers[*at].id == o->id && c->timers[*at].seen == t->seen) {
+    if (*at < c->timer_count && c->timers[*at].id == o->id && c->timers[*at].seen == t->seen &&
+        c->timers[*at].said == t->said) {
         *t = c->timers[*at];
     }
 }
@@ -188,7 +200,7 @@ void operations_on_sample(struct control *c)
             timers = mem_realloc(timers, cap * sizeof timers[0]);
         }
         struct operation_timer *t = &timers[count++];
-        *t = (struct operation_timer){o->id, mark_of(o), now, 0};
+        *t = timer_of(o, now);
         if (!stalled) {
             carry_over(c, &at, t, o);
         }

@@ -33,7 +33,7 @@ struct handler {
 };
 
 #define BODY(name) CADASTRE__COMMAND__BODY_##name
-enum { BODY_FIRST = BODY(BOOTSTRAP), BODY_LAST = BODY(PROPOSAL_MEASURE) };
+enum { BODY_FIRST = BODY(BOOTSTRAP), BODY_LAST = BODY(OPERATION_RATE) };
 
 static const struct handler handlers[BODY_LAST - BODY_FIRST + 1] = {
     [BODY(BOOTSTRAP) - BODY_FIRST] = {"bootstrap", apply_bootstrap},
@@ -70,6 +70,7 @@ static const struct handler handlers[BODY_LAST - BODY_FIRST + 1] = {
     [BODY(PROPOSAL_MAKE) - BODY_FIRST] = {"proposal_make", apply_proposal_make},
     [BODY(PROPOSAL_SETTLE) - BODY_FIRST] = {"proposal_settle", apply_proposal_settle},
     [BODY(PROPOSAL_MEASURE) - BODY_FIRST] = {"proposal_measure", apply_proposal_measure},
+    [BODY(OPERATION_RATE) - BODY_FIRST] = {"operation_rate", apply_operation_rate},
 };
 
 static const struct handler *handler_of(const Cadastre__Command *cmd)

@@ -24,8 +24,6 @@ static const struct dir_balancer defaults = {.object = {.refs = 1, .kind = DIR_K
 #undef X
                                              }};
 
-enum { NOTE_AGAIN_MS = 3600000 };
-
 /* --- reading --- */
 
 static const struct dir_balancer *row_of(const struct dir_view *v)
@@ -221,37 +219,80 @@ enum err_code apply_balancer_pause(struct apply *a)
 
 /* --- notes --- */
 
-static bool says_the_same(const struct dir_balancer_note *last,
-                          const Cadastre__BalancerNote *m,
+static bool says(const struct dir_balancer_note *n, const char *code, const char *detail)
+{
+    return strcmp(n->code, code) == 0 && strcmp(n->detail, detail) == 0;
+}
+
+uint64_t dir_balancer_since(const struct dir_balancer *b)
+{
+    const struct dir_balancer_note *last = dir_balancer_last(b);
+    uint32_t at = b->note_count;
+    while (at > 0 && says(&b->notes[at - 1], last->code, last->detail)) {
+        at--;
+    }
+    return last != NULL ? b->notes[at].at_ms : 0;
+}
+
+bool dir_balancer_is_news(const struct dir_balancer *b,
+                          const char *code,
+                          const char *detail,
                           uint64_t now_ms)
 {
-    return last != NULL && strcmp(last->code, m->code) == 0 &&
-           strcmp(last->detail, m->detail) == 0 && now_ms < last->at_ms + NOTE_AGAIN_MS;
+    const struct dir_balancer_note *last = dir_balancer_last(b);
+    return last == NULL || !says(last, code, detail) ||
+           now_ms >= last->at_ms + DIR_BALANCER_NOTE_AGAIN_MS;
+}
+
+static bool note_fits(const Cadastre__BalancerNote *m)
+{
+    return valid_text(m->code, DIR_NAME_MAX) &&
+           (m->detail[0] == '\0' || valid_text(m->detail, DIR_BALANCER_NOTE_TEXT_MAX)) &&
+           (m->node[0] == '\0' || valid_text(m->node, DIR_NAME_MAX)) &&
+           (m->metric[0] == '\0' || valid_text(m->metric, DIR_NAME_MAX));
+}
+
+/* The oldest makes room. What goes on has two notes, when it began and when it was last seen: hours
+ * of it don't drive out what was before. */
+static struct dir_balancer_note *next_note(struct dir_balancer *b, const Cadastre__BalancerNote *m)
+{
+    uint32_t n = b->note_count;
+    if (n >= 2 && says(&b->notes[n - 1], m->code, m->detail) &&
+        says(&b->notes[n - 2], m->code, m->detail)) {
+        return &b->notes[n - 1];
+    }
+    if (n == DIR_BALANCER_NOTES_MAX) {
+        memmove(b->notes, b->notes + 1, sizeof b->notes - sizeof b->notes[0]);
+        b->note_count--;
+    }
+    struct dir_balancer_note *note = &b->notes[b->note_count++];
+    memset(note, 0, sizeof *note);
+    return note;
 }
 
 enum err_code apply_balancer_note(struct apply *a)
 {
     const Cadastre__BalancerNote *m = a->cmd->balancer_note;
-    const struct dir_balancer *was = view_balancer(a->s);
     apply_subject(a, "%s", m->code);
-    if (!valid_text(m->code, DIR_NAME_MAX) ||
-        (m->detail[0] != '\0' && !valid_text(m->detail, DIR_BALANCER_NOTE_TEXT_MAX))) {
+    if (!note_fits(m)) {
         return err_set(&a->err, ERR_INVALID_REQUEST, "a note's text is wrong");
     }
-    if (says_the_same(dir_balancer_last(was), m, a->s->time_ms)) {
+    if (!dir_balancer_is_news(view_balancer(a->s), m->code, m->detail, a->s->time_ms)) {
         return ERR_OK;
     }
     struct dir_balancer *b = next_row(a);
-    if (b->note_count == DIR_BALANCER_NOTES_MAX) {
-        memmove(b->notes, b->notes + 1, sizeof b->notes - sizeof b->notes[0]);
-        b->note_count--;
-    }
-    struct dir_balancer_note *n = &b->notes[b->note_count++];
-    memset(n, 0, sizeof *n);
+    struct dir_balancer_note *n = next_note(b, m);
+    memset(n->node, 0, sizeof n->node);
+    memset(n->metric, 0, sizeof n->metric);
     n->at_ms = a->s->time_ms;
     (void)snprintf(n->code, sizeof n->code, "%s", m->code);
     (void)snprintf(n->detail, sizeof n->detail, "%s", m->detail);
-    n->proposed = m->proposed;
+    (void)snprintf(n->node, sizeof n->node, "%s", m->node);
+    (void)snprintf(n->metric, sizeof n->metric, "%s", m->metric);
+    n->value = m->value;
+    n->limit = m->limit;
+    n->proposed += m->proposed;
+    n->rounds += m->rounds;
     n->rejected = m->rejected;
     n->open = m->open;
     put(a, b);
@@ -280,6 +321,11 @@ void object_put_balancer(struct buf *out, const struct dir_balancer *b)
         wire_put_u64(out, n->proposed);
         wire_put_u64(out, n->rejected);
         wire_put_u64(out, n->open);
+        wire_put_u64(out, n->rounds);
+        wire_put_text(out, n->node);
+        wire_put_text(out, n->metric);
+        wire_put_u64(out, n->value);
+        wire_put_u64(out, n->limit);
     }
     windows_put(out, b);
 }
@@ -311,6 +357,11 @@ void *object_get_balancer(struct wire_reader *r)
         n->proposed = wire_u64(r);
         n->rejected = wire_u64(r);
         n->open = wire_u64(r);
+        n->rounds = wire_u64(r);
+        wire_text(r, n->node, sizeof n->node, "a note's node is wrong");
+        wire_text(r, n->metric, sizeof n->metric, "a note's metric is wrong");
+        n->value = wire_u64(r);
+        n->limit = wire_u64(r);
     }
     windows_get(r, b);
     return b;

@@ -42,7 +42,9 @@ enum dir_balancer_mode { DIR_BALANCER_OFF, DIR_BALANCER_ADVISE, DIR_BALANCER_AUT
     X(GUARD_QUEUE, "guardrails", "queue_ms_p99", 0, 0, 3600000)                                    \
     X(GUARD_ERRORS, "guardrails", "error_ppm", 0, 0, 1000000)                                      \
     X(GUARD_CHECKSUMS, "guardrails", "checksum_failures", 0, 0, UINT64_C(1) << 40)                 \
-    X(HALF_LIFE_MS, "thresholds", "half_life_ms", 120000, 1000, 600000)
+    X(HALF_LIFE_MS, "thresholds", "half_life_ms", 120000, 1000, 600000)                            \
+    X(GUARD_STEP_MS, "guardrails", "step_ms", 10000, 100, 600000)                                  \
+    X(GUARD_RESUME_MS, "guardrails", "resume_ms", 120000, 0, 86400000)
 
 enum dir_balancer_value {
 #define X(name, group, member, def, min, max) DIR_BALANCER_##name,
@@ -57,17 +59,23 @@ enum {
     DIR_BALANCER_NOTE_TEXT_MAX = 127,
     DIR_WINDOWS_MAX = 16
 };
+/* After so long what goes on unchanged is noted once more. */
+enum { DIR_BALANCER_NOTE_AGAIN_MS = 3600000 };
 #define DIR_BALANCER_PAUSE_MAX UINT64_C(31536000000) /* ms: a year */
 
 /* The note of a round that begins things; every other code says why none does. */
 #define DIR_BALANCER_ACTIVE "active"
 
-/* What a round came to, when that was another thing than in the round before. */
+/* What a round came to, when that was another thing than in the round before; and, while it stays
+ * the same, once more at the last full hour of it. */
 struct dir_balancer_note {
     uint64_t at_ms; /* log time */
     char code[DIR_NAME_MAX + 1];
     char detail[DIR_BALANCER_NOTE_TEXT_MAX + 1]; /* "": nothing more to say */
-    uint64_t proposed, rejected, open;
+    uint64_t proposed, rejected, open, rounds;   /* proposed, rounds: since the note before */
+    /* Of a guardrail, as it was when it was noted; "" without. */
+    char node[DIR_NAME_MAX + 1], metric[DIR_NAME_MAX + 1];
+    uint64_t value, limit;
 };
 
 enum dir_window_kind {
@@ -102,6 +110,13 @@ uint64_t dir_balancer_value(const struct dir_view *v, enum dir_balancer_value wh
 bool dir_balancer_is_paused(const struct dir_balancer *b, uint64_t now_ms);
 /* NULL before the first. */
 const struct dir_balancer_note *dir_balancer_last(const struct dir_balancer *b);
+/* Since when it has been what the last note says; 0 before the first. */
+uint64_t dir_balancer_since(const struct dir_balancer *b);
+/* Whether a round that comes to this is worth a note. */
+bool dir_balancer_is_news(const struct dir_balancer *b,
+                          const char *code,
+                          const char *detail,
+                          uint64_t now_ms);
 
 const char *dir_balancer_group(enum dir_balancer_value which); /* "thresholds" */
 const char *dir_balancer_name(enum dir_balancer_value which);  /* "high_ppm" */

@@ -94,6 +94,11 @@ bool dir_operation_copies(const struct dir_operation *o);
 bool dir_operation_evens_out(const struct dir_operation *o);
 /* Is it at it: admitted, and not yet cut over? */
 bool dir_operation_is_copying(const struct dir_operation *o);
+/* Bytes a second that its copy may take now: what was reserved, or less while it is held back. */
+enum { DIR_SHARE_FULL_PPM = 1000000 };
+uint64_t dir_operation_rate(const struct dir_operation *o);
+/* Whether it may be held back now: routine work that runs, and copies or is about to. */
+bool dir_operation_may_slow(const struct dir_operation *o);
 /* What an operation's reservation comes to at present: its share of its steps. */
 uint64_t dir_reserved_bytes(const struct dir_reservation *r);
 

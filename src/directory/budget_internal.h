@@ -33,6 +33,14 @@ const char *check_reservation(const struct dir_operation *o);
 void budget_put(struct buf *b, const struct dir_reservation *r);
 void budget_get(struct wire_reader *r, struct dir_reservation *ret);
 
+/* throttle.c. The operation has entered its stage: where nothing is copied, nothing is held back.
+ */
+void throttle_on_stage(struct dir_operation *o);
+/* What is wrong, or NULL. */
+const char *check_throttle(const struct dir_view *v, const struct dir_operation *o);
+void throttle_put(struct buf *b, const struct dir_throttle *t);
+void throttle_get(struct wire_reader *r, struct dir_throttle *ret);
+
 /* operation_start.c: what the operation itself waits for, or NULL. */
 const char *operation_not_yet(const struct dir_view *v,
                               const struct dir_operation *o,

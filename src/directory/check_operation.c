@@ -140,6 +140,9 @@ const char *check_operation(const struct dir_view *v, const struct dir_operation
     if (wrong == NULL) {
         wrong = check_reservation(o);
     }
+    if (wrong == NULL) {
+        wrong = check_throttle(v, o);
+    }
     if (wrong == NULL && o->stage == DIR_STAGE_CLEANUP && duty_of_operation(v, o) == NULL) {
         wrong = "nobody has to clean up";
     }

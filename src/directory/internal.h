@@ -252,6 +252,7 @@ enum err_code apply_operation_report(struct apply *a) MUST_CHECK;
 enum err_code apply_operation_verb(struct apply *a) MUST_CHECK;
 enum err_code apply_operation_timeout(struct apply *a) MUST_CHECK;
 enum err_code apply_operation_release(struct apply *a) MUST_CHECK;
+enum err_code apply_operation_rate(struct apply *a) MUST_CHECK;
 enum err_code apply_balancer_patch(struct apply *a) MUST_CHECK;
 enum err_code apply_balancer_pause(struct apply *a) MUST_CHECK;
 enum err_code apply_balancer_note(struct apply *a) MUST_CHECK;

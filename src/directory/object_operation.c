@@ -50,6 +50,7 @@
     X(size_bytes)                                                                                  \
     X(live_bytes_per_s)                                                                            \
     X(stage_bytes)                                                                                 \
+    X(rate_revision)                                                                               \
     X(attention_since_ms)
 
 #define OPERATION_FLAGS(X)                                                                         \
@@ -151,6 +152,7 @@ void object_put_operation(struct buf *b, const struct dir_operation *o)
     put_evidence(b, &o->source_says);
     put_evidence(b, &o->destination_says);
     budget_put(b, &o->reserved);
+    throttle_put(b, &o->throttle);
 #define X(field) wire_put_text(b, o->field);
     OPERATION_TEXTS(X)
 #undef X
@@ -183,6 +185,7 @@ static void get_scalars(struct wire_reader *r, struct dir_operation *o)
     get_evidence(r, &o->source_says);
     get_evidence(r, &o->destination_says);
     budget_get(r, &o->reserved);
+    throttle_get(r, &o->throttle);
 #define X(field) wire_text(r, o->field, sizeof o->field, "the text " #field " is wrong");
     OPERATION_TEXTS(X)
 #undef X

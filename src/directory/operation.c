@@ -53,6 +53,7 @@ note_stage(struct apply *a, struct dir_operation *o, enum dir_stage stage, const
     o->stage_revision = a->rev;
     o->stage_bytes = o->bytes_done;
     budget_on_stage(a->s, o);
+    throttle_on_stage(o);
     s->stage = (uint8_t)stage;
     s->at_ms = a->s->time_ms;
     s->revision = a->rev;

@@ -80,6 +80,7 @@ static void put_stage(struct feed *f, const struct dir_task *grant, const struct
     t.operation = o;
     t.peer = peer;
     newest(&t.revision, o->stage_revision);
+    newest(&t.revision, o->rate_revision);
     newest(&t.revision, peer != NULL ? peer->route_revision : 0);
     (void)emit(f, &t);
 }

@@ -160,10 +160,9 @@ struct dir_partition {
     struct dir_object object;
     bool end_open; /* `end` is past the highest key */
     bool pinned;
-    bool
-        holds_data; /* false: nobody was ever told that it may write here, or an operator said so */
-    uint8_t state;  /* enum dir_state_of */
-    uint8_t moving; /* enum dir_stage of `operation`, 0 without one: routes show it */
+    bool holds_data; /* false: nobody was ever told that it may write here, or a person said so */
+    uint8_t state;   /* enum dir_state_of */
+    uint8_t moving;  /* enum dir_stage of `operation`, 0 without one: routes show it */
     uint8_t replica_count, parent_count;
     uint8_t cause; /* enum dir_change_kind: what made this version */
     uint16_t start_len, end_len;
@@ -429,6 +428,13 @@ static inline struct slice dir_part_end(const struct dir_part *part)
     return slice_of(part->end, part->end_len);
 }
 
+/* Why a running copy goes slower than was reserved for it (docs/balancing.md, "Guardrails"). */
+struct dir_throttle {
+    uint64_t share_ppm, since_ms; /* of the reserved rate, 0: all of it; log time */
+    uint64_t node, value, limit;  /* whose report it was, what that said, and what it may */
+    char code[DIR_NAME_MAX + 1];  /* the guardrail */
+};
+
 /* A piece of work on one partition. Names are kept because nodes and keyspaces may go. */
 struct dir_operation {
     struct dir_object object;
@@ -468,6 +474,8 @@ struct dir_operation {
     uint64_t size_bytes, live_bytes_per_s;
     uint64_t stage_bytes; /* bytes_done when the stage began */
     struct dir_reservation reserved;
+    struct dir_throttle throttle;
+    dir_rev rate_revision; /* when a copy that ran was last told to go slower or faster */
     struct dir_evidence source_says, destination_says;
     char snapshot[DIR_SNAPSHOT_MAX + 1];
     char attention_code[DIR_NAME_MAX + 1]; /* "" when nobody is needed */

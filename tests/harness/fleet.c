@@ -231,6 +231,21 @@ const struct dir_result *fleet_release(struct world *w, uint64_t operation, uint
     return world_do(w, CADASTRE__COMMAND__BODY_OPERATION_RELEASE, &m);
 }
 
+enum err_code fleet_rate(struct world *w, uint64_t operation, uint32_t share_ppm)
+{
+    const struct dir_operation *o = fleet_operation(w, operation);
+    Cadastre__OperationRate m;
+    cadastre__operation_rate__init(&m);
+    m.operation = operation;
+    m.attempt = o->attempt;
+    m.share_ppm = share_ppm;
+    m.code = text("queue_ms_p99");
+    m.node = o->source;
+    m.value = 90;
+    m.limit = 50;
+    return world_do(w, CADASTRE__COMMAND__BODY_OPERATION_RATE, &m)->err.code;
+}
+
 const struct dir_result *
 fleet_limit(struct world *w, enum dir_budget budget, uint64_t moves, uint64_t bytes_per_s)
 {

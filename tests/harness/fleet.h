@@ -39,6 +39,8 @@ void fleet_retry(struct world *w, uint64_t operation);
 /* Out of its window, the way back. Returns the operation that goes it. */
 uint64_t fleet_back(struct world *w, uint64_t operation);
 const struct dir_result *fleet_release(struct world *w, uint64_t operation, uint32_t step);
+/* Told to go at this share of its rate, because of its source. The outcome. */
+enum err_code fleet_rate(struct world *w, uint64_t operation, uint32_t share_ppm);
 const struct dir_operation *fleet_operation(const struct world *w, uint64_t operation);
 
 const struct dir_result *

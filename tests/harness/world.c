@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "base/mem.h"
+#include "directory/balancer.h"
 #include "tests/harness/tap.h"
 
 #include <stdio.h>
@@ -41,6 +42,8 @@ static uint64_t id_of(const struct dir_object *o)
         return ((const struct dir_server *)row)->id;
     case DIR_KIND_DEDUPE:
         return ((const struct dir_dedupe *)row)->index;
+    case DIR_KIND_BALANCER:
+        return DIR_BALANCER_ID;
     default:
         return ((const struct dir_operation *)row)->id;
     }

@@ -102,12 +102,14 @@ def what_expired_makes_room_though_nothing_else_happens():
 @test
 def what_stops_it_says_so():
     with Cluster(1) as c:
-        nodes, ids = prepare(c, mode="auto", guardrails={"foreground_latency_ms_p99": 50})
+        nodes, ids = prepare(c, mode="auto", guardrails={"foreground_latency_ms_p99": 50, "step_ms": 100, "resume_ms": 300})
         reporter = Reporter(c, nodes, {})
         reporter.says["n2"] = {"latency_ms_p99": 80}
         reporter.rates = {p: 60 for p in ids}
         wait_for(lambda: idle_code(c) == "guardrail", "the guardrail")
-        equal(balancer(c)["idle"]["detail"], "foreground_latency_ms_p99 of n2")
+        idle = balancer(c)["idle"]
+        equal(idle["detail"], "foreground_latency_ms_p99 of n2")
+        equal(idle["guardrail"], {"node": "n2", "metric": "foreground_latency_ms_p99", "value": 80, "limit": 50})
         c.call("POST", "/v1/balancer/pause", {"reason": "migration"}).expect(200)
         reporter.says["n2"] = {"latency_ms_p99": 20}
         wait_for(lambda: balancer(c)["decisions"][0]["code"] == "paused", "the pause")

@@ -7,6 +7,7 @@
  *   I17 only what runs holds a reservation, each its own, and what steps down is done;
  *   I18 nothing routine is admitted while a recovery that could be waits;
  *   no node gives and takes routine copies at once;
+ *   whoever is told another rate has at most what was reserved, and only routine work is;
  *   and what is taken is what the index says (dir_check). */
 #include "base/mem.h"
 #include "directory/budget_internal.h"
@@ -23,7 +24,8 @@ enum { SEEDS = 400, COMMANDS = 70, NODES = 6, PARTITIONS = 14, ROWS = 256 };
 
 static struct world w;
 static struct tap_rand rng;
-static uint64_t admitted, refused_by_budget, refused_by_recovery, recoveries, released;
+static uint64_t admitted, refused_by_budget, refused_by_recovery, recoveries, released, slowed,
+    kept;
 
 static uint64_t below(uint64_t n)
 {
@@ -350,6 +352,36 @@ static void do_release(void)
     }
 }
 
+/* A reservation stays whole while its copy is held back. */
+static void do_rate(const struct dir_operation *o)
+{
+    uint64_t id = o->id, rate = o->rate_bytes_per_s, share = below(12) * 100000;
+    struct dir_reservation reserved = o->reserved;
+    bool may = dir_operation_may_slow(o);
+    enum err_code code = fleet_rate(&w, id, (uint32_t)share);
+    o = fleet_operation(&w, id);
+    CHECK(share != 0 || code != ERR_OK);
+    CHECK(share <= 1000000 || code != ERR_OK);
+    CHECK(may || share == 1000000 || code != ERR_OK);
+    CHECK(o->rate_bytes_per_s == rate && memcmp(&o->reserved, &reserved, sizeof reserved) == 0);
+    slowed += code == ERR_OK && share < 1000000;
+    kept += code != ERR_OK;
+}
+
+static void check_rates(void)
+{
+    const struct dir_operation *o;
+    struct ptree_iter it;
+    for (ptree_seek(&world_state(&w)->operations, slice_of(NULL, 0), &it);
+         (o = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
+        uint64_t rate = dir_operation_rate(o);
+        bool copies = o->stage >= DIR_STAGE_PREPARE && o->stage <= DIR_STAGE_CATCH_UP;
+        CHECK(rate <= o->rate_bytes_per_s && (rate > 0) == (o->rate_bytes_per_s > 0));
+        CHECK(rate == o->rate_bytes_per_s || o->throttle.share_ppm > 0);
+        CHECK(o->throttle.share_ppm == 0 || (o->class_of < 500 && copies));
+    }
+}
+
 static void do_limit(void)
 {
     enum dir_budget b = (enum dir_budget)(1 + below(DIR_BUDGETS));
@@ -378,8 +410,10 @@ static bool do_something(struct sums *after)
         fleet_abort(&w, o->id);
     } else if (dice < 89) {
         do_release();
-    } else if (dice < 93) {
+    } else if (dice < 91) {
         do_limit();
+    } else if (dice < 94 && o != NULL) {
+        do_rate(o);
     } else if (dice < 97) {
         put_node(which);
     } else if (view_node_is_live(agent_node(&w, name_of(which)))) {
@@ -411,6 +445,7 @@ static void one_fleet(void)
         check_directions(&after);
         check_index(&after);
         check_holders();
+        check_rates();
         CHECK_U64(world_check(world_state(&w)), 0);
         before = after;
     }
@@ -433,8 +468,10 @@ static void random_fleets_keep_their_budgets(void)
         }
     }
     tap_note("%" PRIu64 " admitted (%" PRIu64 " recoveries), %" PRIu64
-             " refused by budgets, %" PRIu64 " by recoveries, %" PRIu64 " steps down",
-             admitted, recoveries, refused_by_budget, refused_by_recovery, released);
+             " refused by budgets, %" PRIu64 " by recoveries, %" PRIu64 " steps down, %" PRIu64
+             " slowed, %" PRIu64 " not",
+             admitted, recoveries, refused_by_budget, refused_by_recovery, released, slowed, kept);
+    CHECK(slowed > SEEDS / 10 && kept > SEEDS / 10);
     CHECK(admitted > SEEDS && recoveries > SEEDS / 4 && refused_by_budget > SEEDS);
     CHECK(refused_by_recovery > SEEDS / 4 && released > SEEDS / 10);
 }

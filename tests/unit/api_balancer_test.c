@@ -203,11 +203,19 @@ static void note(const char *code, const char *detail)
         const char *in;
         char *out;
     } c = {.in = code}, d = {.in = detail};
+    char node[] = "n2", metric[] = "queue_ms_p99";
     Cadastre__BalancerNote m;
     cadastre__balancer_note__init(&m);
     m.code = c.out;
     m.detail = d.out;
     m.proposed = 3;
+    m.rounds = 7;
+    if (strcmp(code, "guardrail") == 0) {
+        m.node = node;
+        m.metric = metric;
+        m.value = 80;
+        m.limit = 50;
+    }
     struct dir_result *r = local_control_run(w.control, CADASTRE__COMMAND__BODY_BALANCER_NOTE, &m);
     CHECK_U64(r->err.code, ERR_OK);
     result_unref(r);
@@ -232,6 +240,10 @@ static void why_it_is_idle_is_remembered(void)
     CHECK_STR(api_text(&w, "idle/detail"), "round 79");
     CHECK_U64(json_array_size(api_at(&w, "decisions")), 64);
     CHECK_STR(api_text(&w, "decisions/63/detail"), "round 16");
+    CHECK_STR(api_text(&w, "idle/guardrail/node"), "n2");
+    CHECK_STR(api_text(&w, "decisions/9/guardrail/metric"), "queue_ms_p99");
+    CHECK(api_u64(&w, "idle/guardrail/value") == 80 && api_u64(&w, "idle/guardrail/limit") == 50);
+    CHECK_U64(api_u64(&w, "decisions/0/rounds"), 7);
     api_world_close(&w);
 }
 
@@ -368,6 +380,61 @@ report(uint64_t operation, const char *node, unsigned seq, const char *stage, co
                  200, NULL));
 }
 
+static void what_holds_a_copy_back_shows(void)
+{
+    Cadastre__OperationRate m;
+    char queue[] = "queue_ms_p99";
+    open_world();
+    uint64_t id = move(0, "n2", ",\"max_bytes_per_s\":1000");
+    admit(id);
+    get(id);
+    CHECK(api_at(&w, "throttled") == NULL);
+    cadastre__operation_rate__init(&m);
+    CHECK(EXPECT(&w, "GET /v1/nodes/n2", NULL, 200, NULL));
+    uint64_t session = api_u64(&w, "session");
+    m.operation = id;
+    m.attempt = 1;
+    m.share_ppm = 250000;
+    m.code = queue;
+    m.value = 80;
+    m.limit = 50;
+    const struct dir_view *v = view_pin(control_published(w.control));
+    m.node = view_node(v, slice_of("n2", 2))->id;
+    view_unpin(v);
+    struct dir_result *r = local_control_run(w.control, CADASTRE__COMMAND__BODY_OPERATION_RATE, &m);
+    CHECK_U64(r->err.code, ERR_OK);
+    result_unref(r);
+    get(id);
+    CHECK_STR(api_text(&w, "throttled/code"), "queue_ms_p99");
+    CHECK_STR(api_text(&w, "throttled/node"), "n2");
+    CHECK_U64(api_u64(&w, "throttled/value"), 80);
+    CHECK_U64(api_u64(&w, "throttled/limit"), 50);
+    CHECK_U64(api_u64(&w, "throttled/share_ppm"), 250000);
+    CHECK_U64(api_u64(&w, "throttled/rate_bytes_per_s"), 250);
+    CHECK_U64(api_u64(&w, "throttled/reserved_bytes_per_s"), 1000);
+    CHECK_U64(api_u64(&w, "reserved/bytes_per_s"), 1000);
+    CHECK(api_text(&w, "throttled/since") != NULL);
+    CHECK(EXPECT(&w, text("GET /v1/nodes/n2/tasks?session=%" PRIu64 "&since=0", session), NULL, 200,
+                 NULL));
+    CHECK_U64(api_u64(&w, "tasks/1/rate_bytes_per_s"), 250);
+    report(id, "n2", 1, "PREPARE", "\"ready\":true,\"free_bytes\":100000");
+    report(id, "n1", 1, "SNAPSHOT", "\"snapshot\":\"s\",\"position\":1,\"bytes_total\":1000");
+    report(id, "n2", 2, "COPY", "\"chunk\":0,\"bytes_done\":0");
+    get(id);
+    CHECK_U64(api_u64(&w, "progress/eta_ms"), 4000);
+    report(id, "n2", 3, "COPY", "\"chunk\":1,\"bytes_done\":500"); /* faster than it may now */
+    get(id);
+    CHECK_U64(api_u64(&w, "progress/eta_ms"), 2000);
+    CHECK(EXPECT(&w, "GET /metrics", NULL, 200, NULL));
+    CHECK(strstr(api_body(&w), "\ncadastre_balancer_throttled_operations 1\n") != NULL);
+    CHECK(strstr(api_body(&w), "\ncadastre_balancer_braked{class=\"hot\"} 0\n") != NULL);
+    CHECK(EXPECT(&w, "GET /v1/balancer", NULL, 200, NULL));
+    CHECK_U64(json_array_size(api_at(&w, "oscillation")), 5);
+    CHECK_STR(api_text(&w, "oscillation/1/class"), "hot");
+    CHECK(json_is_false(api_at(&w, "oscillation/1/braked")));
+    api_world_close(&w);
+}
+
 /* What has failed for good shows, and what a person has stopped does not. */
 static void what_needs_a_person_is_counted(void)
 {
@@ -452,6 +519,7 @@ int main(void)
     RUN(what_is_not_known_is_null);
     RUN(what_waits_says_for_what);
     RUN(agents_are_told_the_rate);
+    RUN(what_holds_a_copy_back_shows);
     RUN(what_stands_still_shows);
     RUN(progress_is_true_while_it_copies);
     RUN(what_needs_a_person_is_counted);
