@@ -234,7 +234,7 @@ static void report(struct misled *x)
     for (; (p = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
         struct load_sample s = {.partition = p->id, .epoch = p->epoch, .interval_ms = REPORT_MS};
         bool cold = p->keyspace != row(x->bait)->keyspace;
-        uint64_t rate = cold ? 0 : p->id == x->bait ? 40 : p->replicas[0].node == hot ? 60 : 20;
+        uint64_t rate = cold ? 0 : p->replicas[0].node == hot ? 60 : 20;
         s.has = 1u << LOAD_READS | 1u << LOAD_WRITES | 1u << LOAD_SIZE;
         s.value[LOAD_READS] = rate * REPORT_MS / 1000;
         s.value[LOAD_SIZE] = 1 << 20;
