@@ -225,6 +225,12 @@ enum bal_reason bal_movable_held(const struct bal_state *st,
                                  bool urgent);
 enum bal_reason
 bal_movable(const struct bal_state *st, uint32_t copy, unsigned resource, bool urgent);
+/* Has it taken (or given) so short a time ago that it had better not do the opposite? */
+static inline bool bal_cooling(const struct bal_state *st, uint64_t opposite_ms)
+{
+    return opposite_ms != 0 && bal_less(st->now, opposite_ms) < st->s->role_cooldown_ms;
+}
+
 /* Is it to give at all; and of which resources (a mask), in steps of this class: DIR_CLASS_HOT what
  * is urgent, DIR_CLASS_BALANCE what has been over for long enough. */
 enum bal_reason bal_source(const struct bal_state *st, uint16_t node);

@@ -83,8 +83,7 @@ enum bal_reason bal_source(const struct bal_state *st, uint16_t node)
         }
         return over ? BAL_REASON_NOT_SUSTAINED : BAL_REASON_NOT_OVERLOADED;
     }
-    bool cooling = m->gained_ms != 0 && st->now - m->gained_ms < st->s->role_cooldown_ms;
-    return cooling ? BAL_REASON_ROLE_COOLDOWN : BAL_REASON_NONE;
+    return bal_cooling(st, m->gained_ms) ? BAL_REASON_ROLE_COOLDOWN : BAL_REASON_NONE;
 }
 
 /* Of a copy that may move: is it large enough, and not one hot key? */
