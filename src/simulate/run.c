@@ -118,7 +118,9 @@ static enum err_code set_directory(struct fm *x, struct err *e)
     }
     Cadastre__BalancerPatch m;
     Cadastre__BudgetLimit limits[DIR_BUDGETS], *pointers[DIR_BUDGETS];
+    struct fm_windows windows;
     cadastre__balancer_patch__init(&m);
+    fm_put_windows(x, &windows, &m);
     for (int b = DIR_BUDGET_SOURCE; b <= DIR_BUDGETS; b++) {
         Cadastre__BudgetLimit *l = pointers[b - 1] = &limits[b - 1];
         cadastre__budget_limit__init(l);

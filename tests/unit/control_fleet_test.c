@@ -158,6 +158,24 @@ static void what_waits_counts_where_it_would_be(void)
     end();
 }
 
+/* The owner's time says nothing of the other copies. */
+static void any_copy_that_moved_keeps_the_partition_where_it_is(void)
+{
+    begin();
+    report(at("a"), 600, 300, 7000000);
+    uint64_t id = make(DIR_PROPOSAL_MOVE, "n2");
+    Cadastre__ProposalSettle m;
+    cadastre__proposal_settle__init(&m);
+    m.proposal = id;
+    m.verb = CADASTRE__PROPOSAL_VERB__APPROVE;
+    w.time_ms += 60000;
+    CHECK_U64(world_do(&w, CADASTRE__COMMAND__BODY_PROPOSAL_SETTLE, &m)->err.code, ERR_OK);
+    build(NULL, 0);
+    CHECK(at("a")->owner_since_ms < w.time_ms);
+    CHECK_U64(f.moved_ms[index_of(at("a"))], w.time_ms);
+    end();
+}
+
 static void an_operation_counts_at_its_destination(void)
 {
     begin();
@@ -238,6 +256,12 @@ static void settings_make_sense_to_the_planner(void)
     if (!CHECK_U64(bal_settings_check(&s, &e), ERR_OK)) {
         tap_note("%s %s", e.pointer, e.detail);
     }
+    /* Who wants rounds that act within seconds is not held up by minutes elsewhere. */
+    row.values[DIR_BALANCER_SUSTAIN_MS] = 2000;
+    fleet_settings(&row, &s);
+    CHECK_U64(s.split_every_ms, 2000);
+    CHECK_U64(s.recovery_hold_ms, 4000);
+    CHECK_U64(s.merge_after_ms, 0);
 }
 
 int main(void)
@@ -245,6 +269,7 @@ int main(void)
     RUN(loads_and_assumed_capacities);
     RUN(unknown_is_not_zero);
     RUN(what_waits_counts_where_it_would_be);
+    RUN(any_copy_that_moved_keeps_the_partition_where_it_is);
     RUN(an_operation_counts_at_its_destination);
     RUN(a_late_report_does_not_bring_the_load_back);
     RUN(a_split_is_remembered);
