@@ -364,8 +364,10 @@ bench: deps-bench ## Every target of docs/performance.md beside its peer or limi
 	@$(MAKE) --no-print-directory all $(BENCH_BINS)
 	@CADASTRE_BUILD=$(CURDIR)/$(B) /usr/bin/python3 tests/bench/bench.py $(BENCH)
 
-.PHONY: bench-balancer bench-planner
-bench-balancer: $(B)/tests/bench/balancer_bench ## The planner beside others on simulated fleets, FLEET_SEEDS=n for a shorter run
+.PHONY: bench-balancer bench-balancer-full bench-planner
+bench-balancer: $(B)/tests/bench/balancer_bench ## The planner beside others on simulated fleets, FLEET_SEEDS=n of each set (1)
+	FLEET_SEEDS=$(or $(FLEET_SEEDS),1) $<
+bench-balancer-full: $(B)/tests/bench/balancer_bench ## The same with all seeds: three to tune on, two of each held-out set
 	$<
 bench-planner: $(B)/tests/bench/planner_bench ## What a plan costs at 1 000 000 partitions on 1 000 nodes
 	$<

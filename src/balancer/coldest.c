@@ -41,7 +41,8 @@ void bal_coldest_close(struct bal_state *st)
 /* Nodes at the low mark already, and full ones, are not asked. */
 static uint64_t key_of(const struct bal_state *st, uint16_t n, uint32_t class_of)
 {
-    bool takes = st->takes[n] && !st->f->node[n].stalled && st->level[n] < BAL_ONE + st->s->low;
+    bool takes = st->takes[n] && !st->f->node[n].stalled && st->level[n] < BAL_ONE + st->s->low &&
+                 !bal_cooling(st, st->m->node[n].shed_ms);
     return takes && bal_budget_intake(st, n, class_of) == BAL_REASON_NONE ? st->level[n]
                                                                           : BAL_SATURATED;
 }

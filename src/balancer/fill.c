@@ -12,7 +12,8 @@ hottest(const struct bal_state *st, uint16_t to, const uint16_t *barren, unsigne
     uint16_t best = BAL_NO_NODE;
     for (uint16_t n = 0; n < st->f->node_count; n++) {
         uint8_t state = st->f->node[n].state;
-        bool asked = n == to || (state != BAL_ELIGIBLE && state != BAL_CORDONED) ||
+        bool asked = n == to || bal_cooling(st, st->m->node[n].gained_ms) ||
+                     (state != BAL_ELIGIBLE && state != BAL_CORDONED) ||
                      (best != BAL_NO_NODE && st->level[n] <= st->level[best]);
         for (unsigned i = 0; i < count && !asked; i++) {
             asked = barren[i] == n;
@@ -97,7 +98,8 @@ void bal_fill(struct bal_state *st)
 {
     bal_coldest_fill(st, DIR_CLASS_BALANCE);
     for (uint16_t n = 0; n < st->f->node_count; n++) {
-        if (!st->m->node[n].filling || st->f->node[n].stalled) {
+        if (!st->m->node[n].filling || st->f->node[n].stalled ||
+            bal_cooling(st, st->m->node[n].shed_ms)) {
             continue;
         }
         for (unsigned i = 0; i < FILL_MAX && st->level[n] < BAL_ONE - st->s->low; i++) {

@@ -73,6 +73,7 @@ struct bal_state {
     struct bal_usage *in, *out, *rack, *zone, *device;
     uint32_t all, all_routine, all_hot;
     uint16_t *transfers;
+    uint32_t swaps_failed; /* one after the other: after so many no more are looked for */
     uint64_t tokens, hot_tokens;
     struct bal_groups groups;
     struct bal_coldest cold;
@@ -108,6 +109,17 @@ static inline bool bal_uses(const struct bal_state *st, unsigned r)
 static inline uint32_t bal_primary(const struct bal_fleet *f, uint32_t p)
 {
     return f->place[p].copy_begin;
+}
+
+/* Copies by node are looked at in leaps: so many before they are asked about they are fetched. */
+enum { BAL_AHEAD = 12 };
+static inline void bal_fetch(const struct bal_state *st, const struct bal_held *h)
+{
+    const uint64_t *load = &st->f->load[(size_t)h->partition * BAL_RESOURCES];
+    __builtin_prefetch(&st->bar[h->partition]);
+    __builtin_prefetch(&st->f->place[h->partition]);
+    __builtin_prefetch(load);
+    __builtin_prefetch(load + BAL_RESOURCES - 1);
 }
 
 /* state.c */
@@ -213,6 +225,12 @@ enum bal_reason bal_movable_held(const struct bal_state *st,
                                  bool urgent);
 enum bal_reason
 bal_movable(const struct bal_state *st, uint32_t copy, unsigned resource, bool urgent);
+/* Has it taken (or given) so short a time ago that it had better not do the opposite? */
+static inline bool bal_cooling(const struct bal_state *st, uint64_t opposite_ms)
+{
+    return opposite_ms != 0 && bal_less(st->now, opposite_ms) < st->s->role_cooldown_ms;
+}
+
 /* Is it to give at all; and of which resources (a mask), in steps of this class: DIR_CLASS_HOT what
  * is urgent, DIR_CLASS_BALANCE what has been over for long enough. */
 enum bal_reason bal_source(const struct bal_state *st, uint16_t node);

@@ -83,8 +83,7 @@ enum bal_reason bal_source(const struct bal_state *st, uint16_t node)
         }
         return over ? BAL_REASON_NOT_SUSTAINED : BAL_REASON_NOT_OVERLOADED;
     }
-    bool cooling = m->gained_ms != 0 && st->now - m->gained_ms < st->s->role_cooldown_ms;
-    return cooling ? BAL_REASON_ROLE_COOLDOWN : BAL_REASON_NONE;
+    return bal_cooling(st, m->gained_ms) ? BAL_REASON_ROLE_COOLDOWN : BAL_REASON_NONE;
 }
 
 /* Of a copy that may move: is it large enough, and not one hot key? */
@@ -184,8 +183,6 @@ static void push(struct candidates *c, struct candidate one)
     c->heap[i] = one;
 }
 
-enum { AHEAD = 12 }; /* copies: so long before they are looked at their loads are asked for */
-
 /* Not small: whether a copy is worth a move depends on the resource. */
 static void
 collect(const struct bal_state *st, uint16_t node, uint32_t class_of, struct source_work *w)
@@ -195,11 +192,8 @@ collect(const struct bal_state *st, uint16_t node, uint32_t class_of, struct sou
     w->units = 0;
     for (uint32_t i = f->held_begin[node]; i < end; i++) {
         const struct bal_held *h = &f->held[i];
-        if (i + AHEAD < end) {
-            __builtin_prefetch(&f->place[h[AHEAD].partition]);
-            __builtin_prefetch(&st->bar[h[AHEAD].partition]);
-            __builtin_prefetch(&f->load[(size_t)h[AHEAD].partition * BAL_RESOURCES]);
-            __builtin_prefetch(&f->load[(size_t)h[AHEAD].partition * BAL_RESOURCES + 4]);
+        if (i + BAL_AHEAD < end) {
+            bal_fetch(st, h + BAL_AHEAD);
         }
         enum bal_reason reason =
             bal_movable_held(st, h, node, BAL_RESOURCES, class_of == DIR_CLASS_HOT);
@@ -209,6 +203,7 @@ collect(const struct bal_state *st, uint16_t node, uint32_t class_of, struct sou
         }
         struct unit *u = &w->unit[w->units++];
         u->copy = bal_held_copy(f, h);
+        __builtin_prefetch(&st->at[u->copy]); /* for when it is weighed */
         u->partition = h->partition;
         for (unsigned r = 0; r < BAL_RESOURCES; r++) {
             u->vector[r] = bal_held_load(f, h, r);
@@ -401,7 +396,9 @@ static bool choose(struct bal_state *st,
 /* Nothing more can leave the node in this round, whatever it is. */
 static enum bal_reason exhausted(const struct bal_state *st, uint16_t node, uint32_t class_of)
 {
-    enum bal_reason reason = bal_budget_source(st, node, class_of);
+    enum bal_reason reason = st->plan->proposal_count == BAL_PROPOSALS_MAX
+                                 ? BAL_REASON_ROUND_LIMIT
+                                 : bal_budget_source(st, node, class_of);
     return reason != BAL_REASON_NONE ? reason : bal_tokens(st, class_of, 1);
 }
 

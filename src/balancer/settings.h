@@ -29,7 +29,8 @@ struct bal_settings {
     bal_q32 kappa;        /* benefit must be this many times the cost */
     bal_q32 side_rise;    /* another resource may rise by this share of the relief */
     uint64_t sustain_ms, sigma_every_ms, rho_after_ms;
-    uint64_t residence_ms, residence_urgent_ms, return_ms, role_cooldown_ms;
+    uint64_t residence_ms, residence_urgent_ms, return_ms;
+    uint64_t role_cooldown_ms; /* who took gives nothing for so long, but what is urgent; 0: off */
     uint64_t move_fixed_ms, copy_bytes_per_s, horizon_ms, expiry_ms;
     uint64_t recovery_hold_ms, quiet_ms;
     bal_q32 quiet_reported; /* share of partitions that must have reported */

@@ -38,6 +38,9 @@ static void candidates(const struct bal_state *st,
     uint32_t count = 0;
     for (uint32_t i = f->held_begin[node]; i < f->held_begin[node + 1]; i++) {
         const struct bal_held *h = &f->held[i];
+        if (i + BAL_AHEAD < f->held_begin[node + 1]) {
+            bal_fetch(st, h + BAL_AHEAD);
+        }
         enum bal_reason reason = bal_movable_held(st, h, node, resource, false);
         uint64_t load = bal_held_load(f, h, resource);
         if (reason != BAL_REASON_NONE && (most || reason != BAL_REASON_TOO_SMALL)) {
@@ -194,7 +197,7 @@ static uint32_t partners(struct bal_state *st,
     return count;
 }
 
-bool bal_swap_one(struct bal_state *st, uint16_t from, unsigned resource, uint32_t class_of)
+static bool swap_one(struct bal_state *st, uint16_t from, unsigned resource, uint32_t class_of)
 {
     uint64_t excess =
         bal_less(st->load[bal_cell(from, resource)], bal_relieved(st, from, resource));
@@ -224,4 +227,15 @@ bool bal_swap_one(struct bal_state *st, uint16_t from, unsigned resource, uint32
     }
     exchange(st, &best, resource, class_of);
     return true;
+}
+
+/* Thousands of pairs are weighed for one that fits: where none did for long, none will. */
+bool bal_swap_one(struct bal_state *st, uint16_t from, unsigned resource, uint32_t class_of)
+{
+    if (st->swaps_failed >= st->s->probes_failed_max) {
+        return false;
+    }
+    bool found = swap_one(st, from, resource, class_of);
+    st->swaps_failed = found ? 0 : st->swaps_failed + 1;
+    return found;
 }

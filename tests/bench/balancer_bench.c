@@ -6,8 +6,8 @@
  *
  * Without arguments: the tuning set (the scenarios that constants were tuned on), then held-out
  * ones (fresh seeds, other fleet sizes). Arguments, each name=value: workload, balancer, seed,
- * seeds, nodes, per_node, sigma, hours, vary (a setting of the planner, such as vary=high=0.05),
- * and verbose. Exit 1 when a check fails. */
+ * seeds, nodes, per_node, sigma, hours, keys, vary (a setting of the planner, such as
+ * vary=high=0.05), and verbose. Exit 1 when a check fails. */
 #include "base/mem.h"
 #include "base/parse.h"
 #include "tests/bench/fleet/sim.h"
@@ -231,7 +231,7 @@ static const struct sim_config small = {.nodes = 12,
                                         .hours = 12,
                                         .sigma = 0.2};
 
-/* FLEET_SEEDS=n: so many of each set, for a shorter run. */
+/* FLEET_SEEDS=n: so many of each set at most. */
 static int at_most(int seeds)
 {
     const char *text = getenv("FLEET_SEEDS");
@@ -286,8 +286,8 @@ static void choose(struct chosen *x, const char *arg)
     value++;
     double number = strtod(value, NULL);
     switch (name_in((const char *const[]){"workload", "balancer", "seed", "seeds", "nodes",
-                                          "per_node", "sigma", "hours", "vary"},
-                    9, strndup(arg, (size_t)(value - arg - 1)))) {
+                                          "per_node", "sigma", "hours", "keys", "vary"},
+                    10, strndup(arg, (size_t)(value - arg - 1)))) {
     case 0:
         x->workload = name_in(sim_workload_name, SIM_WORKLOADS, value);
         break;
@@ -311,6 +311,9 @@ static void choose(struct chosen *x, const char *arg)
         break;
     case 7:
         x->c.hours = number;
+        break;
+    case 8:
+        x->c.keys = (int)number;
         break;
     default:
         x->c.vary = value;

@@ -265,6 +265,33 @@ static void a_node_with_nothing_to_give_holds_up_no_filling(void)
     fleets_free(x);
 }
 
+/* Who has just given takes nothing for a while, and the other way round. */
+static void who_gave_takes_nothing_for_a_while(void)
+{
+    static const uint64_t cooldowns[] = {0, 900000};
+    uint32_t given[2];
+    for (unsigned k = 0; k < 2; k++) {
+        struct fleets *x = fleets_new(3);
+        fill(x, 1, 25, 20, 0);
+        fill(x, 2, 20, 20, 0);
+        fill(x, 3, 15, 20, 0);
+        x->settings.role_cooldown_ms = cooldowns[k];
+        CHECK(settle(x, 10) > 0);
+        for (uint32_t p = 0; p < x->parts; p++) {
+            uint64_t at = x->part[p].copy[0].node;
+            x->part[p].moved_ms = 0;
+            x->part[p].previous = 0;
+            x->part[p].load[BAL_CPU] = at == 1 ? 12 : at == 2 ? 22 : 24;
+        }
+        given[k] = settle(x, 5);
+        uint32_t later = given[k] + settle(x, 40);
+        CHECK(later > 0);
+        fleets_free(x);
+    }
+    CHECK(given[0] > 0);
+    CHECK_U64(given[1], 0);
+}
+
 int main(void)
 {
     RUN(nodes_of_a_rule_are_held_against_each_other);
@@ -277,6 +304,7 @@ int main(void)
     RUN(a_lump_is_judged_by_what_it_relieves);
     RUN(what_can_not_leave_is_what_a_node_is_relieved_to);
     RUN(nobody_is_moved_for_a_maximum_that_stays);
+    RUN(who_gave_takes_nothing_for_a_while);
     RUN(a_node_with_nothing_to_give_holds_up_no_filling);
     return tap_done();
 }

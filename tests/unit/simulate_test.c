@@ -47,6 +47,8 @@ static void refusals(void)
         {"{" HEAD NODES "," PARTS ",\"load\":{\"generator\":\"flash\",\"sigma\":3}}",
          "/load/sigma"},
         {"{" ALL ",\"events\":[{\"at\":\"1h\",\"kind\":\"lose\"}]}", "/events/0/node"},
+        {"{" ALL ",\"events\":[{\"at\":\"1h\",\"kind\":\"elect\",\"node\":\"n1\"}]}",
+         "/events/0/node"},
         {"{" ALL ",\"events\":[{\"at\":\"1h\",\"kind\":\"eat\",\"node\":\"n1\"}]}",
          "/events/0/kind"},
         {"{" ALL ",\"events\":[{\"at\":\"2h\",\"kind\":\"lose\",\"node\":\"n1\"}]}",
