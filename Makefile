@@ -258,7 +258,7 @@ $(EXAMPLE_BINS): $(B)/%: %.c src/client/cadastre.h $(B)/libcadastre.a
 # Debian 12's packages: to build and run, and what the tests need beside them.
 DEPS_BUILD := gcc make pkg-config libc6-dev libraft-dev libuv1-dev libsqlite3-dev libmicrohttpd-dev libjansson-dev \
               liburcu-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler libxxhash-dev \
-              libcurl4-openssl-dev zlib1g-dev
+              libcurl4-openssl-dev zlib1g-dev tzdata
 # The contract test runs on any node of version 18 or later.
 DEPS_NODE   = $(if $(and $(shell command -v node 2>/dev/null),$(shell command -v npm 2>/dev/null)),,nodejs npm)
 DEPS_TEST   = $(DEPS_NODE) perl python3 curl sqlite3 clang-14 clang-format-14 libclang-rt-14-dev pmccabe mandoc git iproute2 \

@@ -127,16 +127,24 @@ static void check_guardrails(const struct round *r, struct gate *g)
     }
 }
 
+/* By what is set now: it may have changed since the round began. */
 static void check_gate(const struct round *r, struct gate *g)
 {
-    const struct dir_balancer *row = view_balancer(r->view);
+    const struct dir_balancer *row = view_balancer(directory_state(r->control->parts.directory));
+    struct windows_hold h;
     *g = (struct gate){.code = NULL};
+    hold_look(r->control, &h);
     if (r->err.code != ERR_OK) {
         g->code = "not_planned";
         (void)snprintf(g->detail, sizeof g->detail, "%.100s", r->err.detail);
+    } else if (row->values[DIR_BALANCER_MODE] == DIR_BALANCER_OFF) {
+        g->code = "off";
     } else if (dir_balancer_is_paused(row, r->in.log_ms)) {
         g->code = "paused";
         (void)snprintf(g->detail, sizeof g->detail, "%.100s", row->pause_reason);
+    } else if (h.code != NULL) {
+        g->code = h.code;
+        (void)snprintf(g->detail, sizeof g->detail, "%s", h.detail);
     } else if (r->plan.breaker) {
         g->code = "breaker";
     } else if (r->plan.quiet) {
@@ -256,16 +264,15 @@ static bool is_wanted(const struct round *r, const struct dir_view *v, const str
         p->kind == BAL_ADD_COPY) {
         return false;
     }
-    if (which != DIR_BALANCER_VALUES && view_balancer(r->view)->values[which] == 0) {
+    if (which != DIR_BALANCER_VALUES && dir_balancer_value(v, which) == 0) {
         return false;
     }
     return p->kind != BAL_ADVICE || !has_advice(v, p, r->in.log_ms);
 }
 
-static bool is_done_at_once(const struct round *r, const struct bal_proposal *p)
+static bool is_done_at_once(const struct dir_view *v, const struct bal_proposal *p)
 {
-    return view_balancer(r->view)->values[DIR_BALANCER_MODE] == DIR_BALANCER_AUTO &&
-           p->kind != BAL_ADVICE;
+    return dir_balancer_value(v, DIR_BALANCER_MODE) == DIR_BALANCER_AUTO && p->kind != BAL_ADVICE;
 }
 
 /* False when it would be refused now, or could not be proposed. */
@@ -275,7 +282,7 @@ static bool propose(struct control *c, const struct round *r, const struct bal_p
     struct balancer_make *m = mem_zalloc(sizeof *m);
     bool ok = balancer_make_open(m, v, c->loads, &r->plan, p);
     if (ok) {
-        m->body.execute = is_done_at_once(r, p);
+        m->body.execute = is_done_at_once(v, p);
         m->body.expires_in_ms = view_balancer(v)->values[DIR_BALANCER_EXPIRY_MS];
         struct dir_result *expected = directory_try(c->parts.directory, &m->command);
         ok = expected->err.code == ERR_OK;
@@ -296,7 +303,7 @@ static uint64_t propose_some(struct control *c, const struct round *r, struct ga
     uint64_t count = 0, braked = 0, open = count_open(v, r->in.log_ms);
     for (uint32_t i = 0; i < r->plan.proposal_count && count < set[DIR_BALANCER_PER_ROUND]; i++) {
         const struct bal_proposal *p = &r->plan.proposal[i];
-        bool waits = !is_done_at_once(r, p);
+        bool waits = !is_done_at_once(v, p);
         if (!is_wanted(r, v, p)) {
             continue;
         }
