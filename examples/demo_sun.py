@@ -5,7 +5,7 @@ import json
 import time
 
 import demo_account
-from balancing import busiest, in_two_operations, moved_too_soon, over_budget
+from balancer_judge import busiest, in_two_operations, moved_too_soon, over_budget
 from cluster import wait_for
 from demo_cities import equal_cuts, say
 from demo_store import ZONES, get, is_whole

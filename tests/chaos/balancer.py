@@ -19,7 +19,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path[:0] = [str(ROOT / "tools"), str(HERE.parent / "harness"), str(ROOT / "examples"), str(HERE)]
-from balancing import busiest, in_two_operations, moved_too_soon, over_budget  # noqa: E402  pylint: disable=wrong-import-position
+from balancer_judge import busiest, in_two_operations, moved_too_soon, over_budget  # noqa: E402  pylint: disable=wrong-import-position
 from cluster import Unreachable, once, wait_for  # noqa: E402  pylint: disable=wrong-import-position
 from demo_cities import CITIES, equal_cuts, read_cities  # noqa: E402  pylint: disable=wrong-import-position
 from movement_faults import kill_leader, move_leader, pause_leader  # noqa: E402  pylint: disable=wrong-import-position
