@@ -5,7 +5,7 @@ import json
 import time
 
 import demo_account
-from balancing import busiest, in_two_operations, moved_too_soon, over_budget
+from balancer_judge import busiest, in_two_operations, moved_too_soon, over_budget
 from cluster import wait_for
 from demo_cities import equal_cuts, say
 from demo_store import ZONES, get, is_whole
@@ -92,7 +92,7 @@ def advise(t, watch):
     say(f"  at {utc(ADVISE_S)} the busiest node bears {ratio:.2f} times the mean; {100 * hot:.0f} % of all requests are one key")
     say(f"  what waits for a person: {', '.join(f'{n} × {k}' for k, n in kinds.items())}")
     assert not watch.seen, "something was done though the balancer only advises"
-    return ratio, hot
+    return ratio
 
 
 def hot_keys(t):
@@ -110,7 +110,8 @@ def let_loose(t, watch):
             say(f"  its advice, for partition {p['partition']}: {p['reason']}")
             break
     watch.until(DAY_S + ADVISE_S)
-    return watch.ratio(DAY_S + ADVISE_S)[0], names
+    ratio, hot = watch.ratio(DAY_S + ADVISE_S)
+    return ratio, hot, names
 
 
 def settle(t, load):
@@ -158,7 +159,7 @@ def run(cities):
         say(f"  six nodes in three zones, {PARTITIONS} partitions of about equal population; {DEMAND['rate']} requests a second, nine of")
         say("  ten of them reads, for a city as often as people live there and are awake; and one star in Los Angeles")
         watch = Watch(t, load)
-        before, hot = advise(t, watch)
-        after, names = let_loose(t, watch)
+        before = advise(t, watch)
+        after, hot, names = let_loose(t, watch)
         summary = settle(t, load)
         return summarise(t, watch, before, after, hot, names, summary)

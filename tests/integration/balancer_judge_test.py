@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""That what judges the balancer (tests/harness/balancing.py) sees what it is there for."""
+"""That what judges the balancer (tests/harness/balancer_judge.py) sees what it is there for."""
 import pathlib
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "harness")]
-from balancing import busiest, in_two_operations, moved_too_soon, over_budget  # noqa: E402  pylint: disable=wrong-import-position
+from balancer_judge import busiest, in_two_operations, moved_too_soon, over_budget  # noqa: E402  pylint: disable=wrong-import-position
 from tap import equal, main, test  # noqa: E402  pylint: disable=wrong-import-position
 
 
