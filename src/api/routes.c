@@ -20,7 +20,15 @@ PARAMS(force_params, "force");
 PARAMS(session_params, "session");
 PARAMS(tasks_params, "session", "since", "wait_ms");
 PARAMS(skew_params, "keyspace");
-PARAMS(heatmap_params, "keyspace", "resource", "from", "to");
+PARAMS(heatmap_params,
+       "keyspace",
+       "resource",
+       "from",
+       "to",
+       "by",
+       "operation",
+       "outcome",
+       "tenant");
 PARAMS(summary_params, "page");
 PARAMS(health_params, "verbose");
 

@@ -2,6 +2,7 @@
 /* GET /v1/skew's answer. */
 #include "api/skew_view.h"
 
+#include "api/heat_view.h"
 #include "api/json.h"
 #include "api/route_json.h"
 #include "base/mem.h"
@@ -499,6 +500,16 @@ static void put_findings(struct buf *b, const struct skew_view *s)
     mem_free(all);
 }
 
+/* By operation, outcome and tenant, as reports told them apart. */
+static void put_shares(struct buf *b, const struct skew_view *s)
+{
+    static const char *const lists[HEAT_NAMES] = {"operations", "outcomes", "tenants"};
+    for (unsigned i = 0; s->only != NULL && i < HEAT_NAMES; i++) {
+        buf_printf(b, ",\"%s\":", lists[i]);
+        heat_put_shares(b, loads_heats(s->loads), s->only->id, s->now_ms, (enum heat_name)i);
+    }
+}
+
 void skew_put(struct buf *b, const struct skew_view *s)
 {
     uint32_t alive = 0;
@@ -516,6 +527,7 @@ void skew_put(struct buf *b, const struct skew_view *s)
     put_resources(b, s);
     put_labels(b, s);
     put_groups(b, s);
+    put_shares(b, s);
     put_headroom(b, s);
     put_growth(b, s);
     put_findings(b, s);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/skew_view.h"
 
+#include "api/heat_view.h"
 #include "api/json.h"
 #include "base/mem.h"
 #include "base/parse.h"
@@ -123,26 +124,11 @@ static void take_load(void *arg, const struct load_entry *e)
     }
 }
 
-struct slice skew_prefix(struct slice start, const struct slice *open_end)
-{
-    const uint8_t *slash = start.len > 0 ? memchr(start.data, '/', start.len) : NULL;
-    if (slash == NULL || open_end == NULL) {
-        return slice_of(NULL, 0);
-    }
-    struct slice end = *open_end;
-    struct slice prefix = slice_of(start.data, (size_t)(slash - start.data) + 1);
-    bool same = end.len >= prefix.len && memcmp(end.data, prefix.data, prefix.len) == 0;
-    /* Or it ends just where the prefix does: '0' follows '/'. */
-    bool to_its_end = end.len == prefix.len && memcmp(end.data, prefix.data, prefix.len - 1) == 0 &&
-                      end.data[end.len - 1] == '/' + 1;
-    return same || to_its_end ? prefix : slice_of(NULL, 0);
-}
-
 /* Partitions come in key order: those of a prefix follow each other. */
 static uint32_t group_of(struct skew_view *s, const struct dir_partition *p)
 {
     struct slice end = dir_partition_end(p);
-    struct slice prefix = skew_prefix(dir_partition_start(p), p->end_open ? NULL : &end);
+    struct slice prefix = heat_prefix(dir_partition_start(p), p->end_open ? NULL : &end);
     uint32_t last = s->group_count - 1;
     if (prefix.len == 0) {
         return SKEW_NONE;

@@ -44,9 +44,6 @@ void skew_view_close(struct skew_view *s);
 
 const struct dir_keyspace *skew_keyspace(const struct skew_view *s, uint32_t partition);
 
-/* The prefix up to the first '/', if all of the range (`open_end` NULL: open) lies in it; else
- * empty. */
-struct slice skew_prefix(struct slice start, const struct slice *open_end);
 /* skew_cause.c: ,"cause":{…}, from the heat map and these findings; nothing for all keyspaces. */
 void skew_put_cause(struct buf *b,
                     const struct skew_view *s,

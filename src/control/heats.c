@@ -82,15 +82,21 @@ void heats_put(struct heats *h,
     (void)pthread_mutex_unlock(&h->lock);
 }
 
-bool heats_read(struct heats *h,
-                uint64_t keyspace,
-                unsigned r,
-                uint64_t from_ms,
-                uint64_t to_ms,
-                struct heat_map *ret)
+static bool read_asked(const struct heat *h, const struct heats_ask *ask, struct heat_map *ret)
+{
+    if (ask->by != NULL) {
+        return heat_read_by(h, ask->keyspace, ask->by, ask->from_ms, ask->to_ms, ret);
+    }
+    if (ask->filter != NULL) {
+        return heat_read_part(h, ask->keyspace, ask->filter, ask->from_ms, ask->to_ms, ret);
+    }
+    return heat_read(h, ask->keyspace, ask->resource, ask->from_ms, ask->to_ms, ret);
+}
+
+bool heats_read(struct heats *h, const struct heats_ask *ask, struct heat_map *ret)
 {
     (void)pthread_mutex_lock(&h->lock);
-    bool kept = heat_read(h->heat, keyspace, r, from_ms, to_ms, ret);
+    bool kept = read_asked(h->heat, ask, ret);
     (void)pthread_mutex_unlock(&h->lock);
     return kept;
 }

@@ -18,13 +18,15 @@ void heats_put(struct heats *h,
                const struct dir_partition *p,
                const struct load_sample *s,
                uint64_t now_ms);
-/* As heat_read(). */
-bool heats_read(struct heats *h,
-                uint64_t keyspace,
-                unsigned r,
-                uint64_t from_ms,
-                uint64_t to_ms,
-                struct heat_map *ret);
+/* As heat_read() of a resource; with `filter` as heat_read_part(), with `by` as heat_read_by(). */
+struct heats_ask {
+    uint64_t keyspace;
+    unsigned resource;
+    const struct heat_filter *filter; /* NULL: none */
+    const struct heat_by *by;         /* NULL: by key range */
+    uint64_t from_ms, to_ms;
+};
+bool heats_read(struct heats *h, const struct heats_ask *ask, struct heat_map *ret);
 uint64_t heats_bytes(struct heats *h);
 
 #endif
