@@ -22,21 +22,21 @@ struct heat_job {
     unsigned by;                           /* an enum heat_name, or BY_KEYS */
     char only[HEAT_NAMES][TENANT_MAX + 1]; /* "": all */
     bool by_prefix;                        /* tenants are those of keys: no report named any */
-    uint64_t from_ms, to_ms;               /* by this server's monotonic clock */
-    uint64_t wall_ms, mono_ms;             /* the same moment */
+    uint64_t from_ms, to_ms;               /* by the heat map's clock */
+    uint64_t wall_ms, clock_ms;            /* the same moment */
 };
 
-static uint64_t to_wall(const struct heat_job *j, uint64_t mono_ms)
+static uint64_t to_wall(const struct heat_job *j, uint64_t clock_ms)
 {
-    return mono_ms <= j->mono_ms ? j->wall_ms - (j->mono_ms - mono_ms)
-                                 : j->wall_ms + (mono_ms - j->mono_ms);
+    return clock_ms <= j->clock_ms ? j->wall_ms - (j->clock_ms - clock_ms)
+                                   : j->wall_ms + (clock_ms - j->clock_ms);
 }
 
-static uint64_t to_mono(const struct heat_job *j, uint64_t wall_ms)
+static uint64_t to_clock(const struct heat_job *j, uint64_t wall_ms)
 {
     uint64_t ago = j->wall_ms > wall_ms ? j->wall_ms - wall_ms : 0;
-    return wall_ms > j->wall_ms ? j->mono_ms + (wall_ms - j->wall_ms)
-                                : (j->mono_ms > ago ? j->mono_ms - ago : 0);
+    return wall_ms > j->wall_ms ? j->clock_ms + (wall_ms - j->wall_ms)
+                                : (j->clock_ms > ago ? j->clock_ms - ago : 0);
 }
 
 static void put_value(struct buf *b, double v)
@@ -344,9 +344,10 @@ void h_heatmap(struct exchange *x)
     j->by = by;
     memcpy(j->only, only, sizeof only);
     j->wall_ms = wall;
-    j->mono_ms = clock_mono_ms();
-    j->from_ms = to_mono(j, from);
-    j->to_ms = to_mono(j, to);
+    j->clock_ms =
+        heats_clock(loads_heats(control_loads(exchange_api(x)->control)), clock_mono_ms());
+    j->from_ms = to_clock(j, from);
+    j->to_ms = to_clock(j, to);
     memcpy(j->keyspace, name, sizeof name);
     job_start(x, &j->job);
 }

@@ -41,8 +41,8 @@ static void read_hour(const struct skew_view *s, const struct heat_by *by, struc
     struct heats_ask ask = {.keyspace = s->only->id,
                             .resource = HEAT_REQUESTS,
                             .by = by,
-                            .from_ms = s->now_ms > hour ? s->now_ms - hour : 0,
-                            .to_ms = s->now_ms};
+                            .from_ms = s->heat_ms > hour ? s->heat_ms - hour : 0,
+                            .to_ms = s->heat_ms};
     e->groups = 0;
     (void)heats_read(loads_heats(s->loads), &ask, &e->map);
     for (uint32_t c = 0; c < e->map.columns; c++) {
@@ -124,9 +124,9 @@ static void put_cause(struct buf *b, const struct skew_view *s, const struct cau
     }
     if (c->row != NULL) {
         buf_put_str(b, ",\"from\":");
-        json_put_time(b, wall - s->now_ms + c->row->from_ms);
+        json_put_time(b, wall - s->heat_ms + c->row->from_ms);
         buf_put_str(b, ",\"to\":");
-        json_put_time(b, wall - s->now_ms + c->row->to_ms);
+        json_put_time(b, wall - s->heat_ms + c->row->to_ms);
         put_share(b, "times_median", c->times_median);
     }
     if (strcmp(c->kind, "none") != 0) {

@@ -506,7 +506,7 @@ static void put_shares(struct buf *b, const struct skew_view *s)
     static const char *const lists[HEAT_NAMES] = {"operations", "outcomes", "tenants"};
     for (unsigned i = 0; s->only != NULL && i < HEAT_NAMES; i++) {
         buf_printf(b, ",\"%s\":", lists[i]);
-        heat_put_shares(b, loads_heats(s->loads), s->only->id, s->now_ms, (enum heat_name)i);
+        heat_put_shares(b, loads_heats(s->loads), s->only->id, s->heat_ms, (enum heat_name)i);
     }
 }
 

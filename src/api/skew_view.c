@@ -244,6 +244,7 @@ void skew_view_open(struct skew_view *s,
 {
     uint64_t most = only != NULL ? view_map(v, only)->count : v->partitions.count;
     *s = (struct skew_view){.view = v, .only = only, .loads = loads, .now_ms = now_ms};
+    s->heat_ms = heats_clock(loads_heats(loads), now_ms);
     s->fleet.limits = skew_limits_default;
     s->fleet.salt_owner = salt_owner;
     s->fleet.arg = s;

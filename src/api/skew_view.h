@@ -24,7 +24,7 @@ struct skew_view {
     const struct dir_view *view;     /* borrowed */
     const struct dir_keyspace *only; /* NULL: all keyspaces together */
     struct loads *loads;
-    uint64_t now_ms;
+    uint64_t now_ms, heat_ms; /* the same moment; by the heat map's clock */
     struct skew_fleet fleet;
     const struct dir_partition **rows; /* of fleet.partitions; owns the list */
     const struct dir_node **node_rows; /* of fleet.nodes; owns the list */

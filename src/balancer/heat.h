@@ -106,6 +106,28 @@ bool heat_read_by(const struct heat *h,
                   struct heat_map *ret);
 void heat_map_close(struct heat_map *m);
 
+/* --- for another server --- */
+
+/* Which rows: those that something was told of at or after `since_ms`, from place `next` on (0: the
+ * first). */
+enum { HEAT_PAGES = HEAT_KEYSPACES_MAX * (HEAT_FINE_ROWS + HEAT_COARSE_ROWS) };
+struct heat_page {
+    uint64_t since_ms;
+    uint32_t next;
+};
+/* Whole rows while they take less than `enough` bytes; a row takes less than half a MiB. */
+void heat_put_page(const struct heat *h,
+                   const struct heat_page *page,
+                   size_t enough,
+                   uint64_t now_ms,
+                   struct buf *b);
+/* Takes the rows that are newer than those here, and says where the next page begins (0: this was
+ * the last). The other's clock is taken to be this one's: its
+ * `now_ms` comes with the page. False when it can't be read: what came before the fault stays. */
+bool heat_take_page(struct heat *h, struct slice bytes, struct heat_page *page);
+/* False: it is no page. */
+bool heat_page_begin(struct slice bytes, uint64_t *ret_now_ms);
+
 /* --- what stands out --- */
 
 enum heat_blame_kind { HEAT_EVEN, HEAT_TENANT, HEAT_TIME, HEAT_TENANT_AND_TIME };
