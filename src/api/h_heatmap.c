@@ -124,6 +124,11 @@ static bool names_tenants(struct heats *h, uint64_t keyspace)
     return named;
 }
 
+static bool wants_tenants(const struct heat_job *j)
+{
+    return j->by == HEAT_BY_TENANT || j->only[HEAT_BY_TENANT][0] != '\0';
+}
+
 static bool is_filtered(const struct heat_filter *filter)
 {
     return filter->name[HEAT_BY_OPERATION].len > 0 || filter->name[HEAT_BY_OUTCOME].len > 0 ||
@@ -159,7 +164,7 @@ read_map(struct heat_job *j, struct heats *h, const struct dir_keyspace *ks, str
     struct heats_ask ask = {
         .keyspace = ks->id, .resource = j->resource, .from_ms = j->from_ms, .to_ms = j->to_ms};
     *m = (struct heat_map){0};
-    if (j->by == HEAT_BY_TENANT || j->only[HEAT_BY_TENANT][0] != '\0') {
+    if (wants_tenants(j)) {
         j->by_prefix = j->resource != HEAT_REQUESTS ||
                        (ks->scheme == DIR_SCHEME_RANGE && !names_tenants(h, ks->id));
     }
@@ -173,13 +178,14 @@ read_map(struct heat_job *j, struct heats *h, const struct dir_keyspace *ks, str
         }
         by.filter.name[HEAT_BY_TENANT] = slice_of(NULL, 0);
     }
+    bool across = j->by == HEAT_BY_TENANT && j->by_prefix;
     ask.filter = is_filtered(&by.filter) ? &by.filter : NULL;
-    ask.by = j->by != BY_KEYS && !(j->by == HEAT_BY_TENANT && j->by_prefix) ? &by : NULL;
+    ask.by = j->by != BY_KEYS && !across ? &by : NULL;
     (void)heats_read(h, &ask, m);
-    if (j->by_prefix && tenant.len > 0) {
+    if (tenant.len > 0) {
         heat_of_prefix(m, tenant);
     }
-    if (j->by == HEAT_BY_TENANT && j->by_prefix) {
+    if (across) {
         heat_by_prefix(m, j->resource);
     }
     return ERR_OK;
@@ -196,7 +202,7 @@ static void put_asked(struct buf *b, const struct heat_job *j)
             json_put_cstring(b, j->only[i]);
         }
     }
-    if (j->by == HEAT_BY_TENANT || j->only[HEAT_BY_TENANT][0] != '\0') {
+    if (wants_tenants(j)) {
         buf_printf(b, ",\"tenants_from\":\"%s\"", j->by_prefix ? "keys" : "reports");
     }
     buf_put_str(b, ",\"from\":");
@@ -273,6 +279,22 @@ static bool take_resource(struct exchange *x, unsigned *ret)
     return true;
 }
 
+/* A tenant may be a prefix of keys: any text. */
+static bool take_name(struct exchange *x, enum heat_name name, char only[TENANT_MAX + 1])
+{
+    const char *member = heat_member(name);
+    bool any = name == HEAT_BY_TENANT;
+    if (!param_text(x, member, only, any ? TENANT_MAX + 1 : LOAD_PART_NAME_MAX + 1)) {
+        return false;
+    }
+    if (exchange_param(x, member) != NULL &&
+        (any ? only[0] == '\0' : !parse_is_name(slice_of(only, strlen(only))))) {
+        reply_problem(x, ERR_INVALID_REQUEST, "query parameter %s is no name", member);
+        return false;
+    }
+    return true;
+}
+
 /* By what, and of which of these only. */
 static bool take_names(struct exchange *x,
                        unsigned resource,
@@ -288,17 +310,10 @@ static bool take_names(struct exchange *x,
     for (unsigned i = 0; i < HEAT_NAMES; i++) {
         const char *member = heat_member((enum heat_name)i);
         *by = strcmp(text, member) == 0 ? i : *by;
-        if (!param_text(x, member, only[i],
-                        i == HEAT_BY_TENANT ? TENANT_MAX + 1 : LOAD_PART_NAME_MAX + 1)) {
+        if (!take_name(x, (enum heat_name)i, only[i])) {
             return false;
         }
         told_apart |= i != HEAT_BY_TENANT && (*by == i || only[i][0] != '\0');
-        if (exchange_param(x, member) != NULL &&
-            (only[i][0] == '\0' ||
-             (i != HEAT_BY_TENANT && !parse_is_name(slice_of(only[i], strlen(only[i])))))) {
-            reply_problem(x, ERR_INVALID_REQUEST, "query parameter %s is no name", member);
-            return false;
-        }
     }
     if (exchange_param(x, "by") != NULL && *by == BY_KEYS) {
         reply_problem(x, ERR_INVALID_REQUEST,
