@@ -220,6 +220,54 @@ static uint32_t salt_owner(void *arg, uint32_t partition, uint32_t i, uint32_t n
     return node_index(s, view_primary(s->view, view_route(s->view, ks, slice_of(routing, len))));
 }
 
+/* --- labels --- */
+
+static struct skew_label *
+find_label(struct skew_label *sums, uint32_t *count, const struct dir_label *label)
+{
+    for (uint32_t i = 0; i < *count; i++) {
+        if (strcmp(sums[i].label->name, label->name) == 0 &&
+            strcmp(sums[i].label->value, label->value) == 0) {
+            return &sums[i];
+        }
+    }
+    if (*count == SKEW_LISTED_MAX) {
+        return NULL;
+    }
+    sums[*count].label = label;
+    return &sums[(*count)++];
+}
+
+static int by_label(const void *a, const void *b)
+{
+    const struct dir_label *x = ((const struct skew_label *)a)->label;
+    const struct dir_label *y = ((const struct skew_label *)b)->label;
+    int order = strcmp(x->name, y->name);
+    return order != 0 ? order : strcmp(x->value, y->value);
+}
+
+static void add_labels(struct skew_view *s)
+{
+    s->labels = mem_zalloc(SKEW_LISTED_MAX * sizeof s->labels[0]);
+    for (uint32_t i = 0; i < s->fleet.node_count; i++) {
+        const struct skew_node *n = &s->fleet.nodes[i];
+        for (uint32_t k = 0; n->alive && k < n->label_count; k++) {
+            struct skew_label *sum = find_label(s->labels, &s->label_count, &n->labels[k]);
+            if (sum == NULL) {
+                continue;
+            }
+            sum->nodes++;
+            sum->sized += n->capacity[LOAD_SIZE] > 0 ? 1 : 0;
+            sum->size_growth += n->size_growth;
+            for (unsigned r = 0; r < SKEW_RESOURCES; r++) {
+                sum->load[r] += n->load[r];
+                sum->capacity[r] += n->capacity[r];
+            }
+        }
+    }
+    qsort(s->labels, s->label_count, sizeof s->labels[0], by_label);
+}
+
 /* --- all of it --- */
 
 static void add_groups(struct skew_view *s)
@@ -230,6 +278,7 @@ static void add_groups(struct skew_view *s)
             continue;
         }
         s->groups[p->group].partitions++;
+        s->groups[p->group].size_growth += (double)p->size_growth;
         for (unsigned r = 0; r < SKEW_RESOURCES; r++) {
             s->groups[p->group].load[r] += (double)p->load[r];
         }
@@ -258,6 +307,7 @@ void skew_view_open(struct skew_view *s,
     take_keyspaces(s);
     skew_add_up(&s->fleet);
     add_groups(s);
+    add_labels(s);
 }
 
 void skew_view_close(struct skew_view *s)
@@ -267,6 +317,7 @@ void skew_view_close(struct skew_view *s)
     mem_free(s->rows);
     mem_free(s->node_rows);
     mem_free(s->groups);
+    mem_free(s->labels);
     for (struct kept_keys *kept = s->kept; kept != NULL;) {
         struct kept_keys *next = kept->next;
         mem_free(kept);

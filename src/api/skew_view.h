@@ -17,7 +17,14 @@ enum {
 struct skew_group {
     struct slice prefix; /* borrowed from the view */
     uint64_t partitions;
-    double load[SKEW_RESOURCES];
+    double load[SKEW_RESOURCES], size_growth; /* bytes a day */
+};
+
+/* The living nodes with this value of a label. */
+struct skew_label {
+    const struct dir_label *label; /* borrowed from the view */
+    uint64_t nodes, sized;         /* sized: that say how many bytes they hold */
+    double load[SKEW_RESOURCES], capacity[SKEW_RESOURCES], size_growth;
 };
 
 struct skew_view {
@@ -31,6 +38,8 @@ struct skew_view {
     struct kept_keys *kept;            /* owns: what partitions point to */
     struct skew_group *groups;         /* owns */
     uint32_t group_count;
+    struct skew_label *labels; /* owns: SKEW_LISTED_MAX, by name and value */
+    uint32_t label_count;
     uint64_t known;
 };
 
@@ -49,6 +58,12 @@ void skew_put_cause(struct buf *b,
                     const struct skew_view *s,
                     const struct skew_finding *findings,
                     uint32_t count);
+
+/* skew_growth.c: ,"growth":{…}. */
+void skew_put_growth(struct buf *b, const struct skew_view *s);
+/* `"name":` (or nothing, when it is NULL) and the number with at most three decimals, always JSON.
+ */
+void skew_put_number(struct buf *b, const char *name, double v);
 
 /* The whole report as a JSON object. */
 void skew_put(struct buf *b, const struct skew_view *s);
