@@ -114,9 +114,10 @@ static void take_load(void *arg, const struct load_entry *e)
     struct taking *t = arg;
     struct skew_partition *p = &t->view->fleet.partitions[t->i];
     for (unsigned r = 0; r < LOAD_RESOURCES; r++) {
-        p->load[r] = load_value(e, (enum load_resource)r, r < LOAD_SIZE ? LOAD_MEAN : LOAD_FAST);
+        p->load[r] =
+            (float)load_value(e, (enum load_resource)r, r < LOAD_SIZE ? LOAD_MEAN : LOAD_FAST);
     }
-    p->size_growth = load_growth(e, LOAD_SIZE);
+    p->size_growth = (float)load_growth(e, LOAD_SIZE);
     p->known = load_known(e, t->view->now_ms);
     t->view->known += p->known ? 1 : 0;
     if (e->sketch != NULL) {

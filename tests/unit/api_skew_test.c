@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GET /v1/skew over a directory with nodes that report. */
+#include "api/handlers.h"
 #include "base/clock.h"
 #include "tests/harness/api_world.h"
 #include "tests/harness/tap.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 enum { NODES = 4 };
@@ -269,6 +271,26 @@ static void growth_is_of_partitions_nodes_labels_and_tenants(void)
     end();
 }
 
+/* What is being made of other requests leaves no room for another large one, but for a first. */
+static void memory_of_answers_is_bounded(void)
+{
+    begin("");
+    keyspace("{\"name\":\"ks\",\"scheme\":\"range\",\"splits\":[\"g\"]}");
+    atomic_store(&w.api->skewed, 1 << 20);
+    CHECK(EXPECT(&w, "GET /v1/skew?keyspace=ks", NULL, 503, "overloaded"));
+    CHECK(api_header(&w, "Retry-After") != NULL);
+    CHECK(EXPECT(&w, "GET /v1/skew", NULL, 503, "overloaded"));
+    CHECK_U64(atomic_load(&w.api->skewed), 1 << 20);
+    atomic_store(&w.api->skewed, (1 << 20) - 2);
+    CHECK(EXPECT(&w, "GET /v1/skew?keyspace=ks", NULL, 200, NULL));
+    CHECK_U64(atomic_load(&w.api->skewed), (1 << 20) - 2);
+    atomic_store(&w.api->skewed, 0);
+    CHECK(EXPECT(&w, "GET /v1/skew", NULL, 200, NULL));
+    CHECK(EXPECT(&w, "GET /v1/skew?keyspace=none", NULL, 404, "keyspace_not_found"));
+    CHECK_U64(atomic_load(&w.api->skewed), 0);
+    end();
+}
+
 int main(void)
 {
     RUN(nothing_heard_is_no_skew);
@@ -277,5 +299,6 @@ int main(void)
     RUN(a_hot_partition_is_split_where_it_says);
     RUN(labels_tenants_and_headroom);
     RUN(growth_is_of_partitions_nodes_labels_and_tenants);
+    RUN(memory_of_answers_is_bounded);
     return tap_done();
 }

@@ -98,9 +98,9 @@ static void six_partitions_of_like_size_and_unlike_demand(void)
     struct skew_stats s;
     fleet(6, 0);
     for (unsigned i = 0; i < 6; i++) {
-        partitions[i].load[LOAD_READS] = demand[i] * 1000;
-        partitions[i].load[LOAD_ITEMS] = items[i];
-        partitions[i].load[LOAD_SIZE] = items[i] * 100;
+        partitions[i].load[LOAD_READS] = (float)(demand[i] * 1000);
+        partitions[i].load[LOAD_ITEMS] = (float)(items[i]);
+        partitions[i].load[LOAD_SIZE] = (float)(items[i] * 100);
     }
     judge();
     const struct skew_finding *x = find(SKEW_UNEVEN_ACCESS, 5);
@@ -118,7 +118,7 @@ static void limits_are_the_keyspaces_own(void)
 {
     fleet(4, 0);
     for (unsigned i = 0; i < 4; i++) {
-        partitions[i].load[LOAD_READS] = 1000 * (i + 1);
+        partitions[i].load[LOAD_READS] = (float)(1000 * (i + 1));
         partitions[i].load[LOAD_ITEMS] = 10;
         partitions[i].load[LOAD_SIZE] = 1000;
     }
@@ -367,7 +367,7 @@ static void the_worst_come_first_and_the_rest_is_counted(void)
     f.partition_count = N;
     for (uint32_t i = 0; i < N; i++) {
         many[i] = (struct skew_partition){.id = i, .node = 0, .group = SKEW_NONE};
-        many[i].load[LOAD_ITEMS] = 100001 + (i * 7919) % N;
+        many[i].load[LOAD_ITEMS] = (float)(100001 + (i * 7919) % N);
     }
     judge();
     CHECK_U64(count(SKEW_TOO_MANY_ITEMS), SKEW_FINDINGS_MAX);
