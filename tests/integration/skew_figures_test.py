@@ -144,4 +144,39 @@ def salts_that_share_an_owner_are_said_to():
     assert abs(salts["largest_owner_load"] - 11000) < 400, salts
 
 
+@test
+def after_a_loss_figures_are_of_what_survives():
+    with Cluster(1) as c:
+        zones = {"n00": "a", "n01": "a", "n02": "b", "n03": "c"}
+        sessions = {n: c.call("PUT", f"/v1/nodes/{n}", {"address": f"{n}:1", "labels": {"zone": z}, "capacity": {
+            "requests_per_s": 1000, "bytes": 100000}}).expect(200)["session"] for n, z in zones.items()}
+        c.call("POST", "/v1/keyspaces", {"name": "ks", "scheme": "range", "splits": ["g", "n", "t"],
+                                         "placement": {"spread": "zone"}}).expect(201)
+        wait_for(lambda: all(p["primary"] for p in partitions(c)), "owners")
+        rates = {"n00": 200, "n01": 200, "n02": 200, "n03": 600}
+        keys = [{"key": "u", "weight": 550}] + [{"key": f"w{i}", "weight": 5} for i in range(10)]
+        for p in partitions(c):
+            node = p["primary"]["node"]
+            report(c, sessions, p, {"writes": 60 * rates[node], "size_bytes": 1000, "keys": keys if node == "n03" else []})
+        before = skew(c)
+        spare = {h["resource"]: h for h in before["headroom"]}["requests"]
+        equal((before["nodes"], before["nodes_lost"], spare["now"]), (4, 0, 0.7))
+        equal((spare["one_lost"]["value"], spare["one_lost"]["headroom"]), ("a", 0.4))
+        equal([(f["node"], f["key"]) for f in before["hot_keys"]], [("n03", "u")])
+        # n02 is lost. Its partition's load is still to be borne, by the three that live.
+        c.call("DELETE", "/v1/nodes/n02/session", {"session": sessions["n02"]}).expect(200)
+        wait_for(lambda: skew(c)["nodes_lost"] == 1, "the loss")
+        after = skew(c)
+        spare = {h["resource"]: h for h in after["headroom"]}["requests"]
+        equal((after["nodes"], after["partitions"], spare["now"]), (3, 4, 0.6))
+        equal((spare["one_lost"]["value"], spare["one_lost"]["headroom"]), ("a", -0.2))
+        nodes = after["resources"]["requests"]["nodes"]
+        equal((nodes["count"], nodes["max"]), (3, 0.6))
+        assert abs(nodes["mean"] - (200 + 200 + 600) / 3000) < 0.001, nodes
+        equal(sorted((label["value"], label["nodes"]) for label in after["labels"]), [("a", 2), ("c", 1)])
+        # What is at fault is told apart as before: the key, not its node.
+        equal([(f["node"], f["key"]) for f in after["hot_keys"]], [("n03", "u")])
+        equal(after["hot_nodes"], [])
+
+
 main()
