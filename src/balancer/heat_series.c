@@ -28,17 +28,14 @@ static uint32_t known_series(struct field *f, const struct slice names[HEAT_NAME
 }
 
 /* A place of its own, that of one that was silent for longer than is kept, or HEAT_NONE. */
-static uint32_t free_series(struct heat *h, struct field *f, uint32_t max, uint64_t now_ms)
+static uint32_t free_series(struct field *f, uint32_t max, uint64_t now_ms)
 {
     if (f->series_count < max) {
         return f->series_count++;
     }
     for (uint32_t i = 0; i < max; i++) {
         if (f->series[i].told_ms + HEAT_COARSE_ROWS * HEAT_COARSE_MS < now_ms) {
-            for (uint32_t k = 0; k < ROWS; k++) {
-                heat_drop_series(h, &f->rows[k], i);
-            }
-            return i;
+            return i; /* the rows that have it are a lap behind the one to come: none is read */
         }
     }
     return HEAT_NONE;
@@ -53,7 +50,7 @@ static uint32_t add_series(struct heat *h,
     if (f->series == NULL) {
         f->series = heat_take(h, HEAT_SERIES_MAX * sizeof f->series[0], NULL);
     }
-    uint32_t at = free_series(h, f, max, now_ms);
+    uint32_t at = free_series(f, max, now_ms);
     for (unsigned i = 0; at != HEAT_NONE && i < HEAT_NAMES; i++) {
         f->series[at].len[i] = (uint8_t)names[i].len;
         if (names[i].len > 0) {
