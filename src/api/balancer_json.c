@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/balancer_json.h"
 
+#include "api/windows_json.h"
+#include "base/clock.h"
 #include "base/parse.h"
 
 #include <inttypes.h>
@@ -73,13 +75,19 @@ static void put_idle(struct buf *b, const char *code, const char *detail, uint64
 
 /* Why nothing is begun: what was set says so at once, the rest as the leader's last round found it.
  */
-static void put_why_idle(struct buf *b, const struct dir_balancer *row, uint64_t now_ms)
+static void put_why_idle(struct buf *b,
+                         const struct dir_balancer *row,
+                         const struct windows_hold *hold,
+                         uint64_t now_ms)
 {
     const struct dir_balancer_note *last = dir_balancer_last(row);
     if (row->values[DIR_BALANCER_MODE] == DIR_BALANCER_OFF) {
         put_idle(b, "off", "the mode is off", 0);
     } else if (dir_balancer_is_paused(row, now_ms)) {
         put_idle(b, "paused", row->pause_reason, row->pause_since_ms);
+    } else if (hold->code != NULL) {
+        bool noted = last != NULL && strcmp(last->code, hold->code) == 0;
+        put_idle(b, hold->code, hold->detail, noted ? last->at_ms : 0);
     } else if (last == NULL) {
         put_idle(b, "no_load", "no partition's load has been heard of", 0);
     } else if (strcmp(last->code, DIR_BALANCER_ACTIVE) == 0) {
@@ -109,13 +117,19 @@ static void put_decisions(struct buf *b, const struct dir_balancer *row)
 void balancer_put_settings(struct buf *b, const struct dir_view *v, uint64_t now_ms)
 {
     const struct dir_balancer *row = view_balancer(v);
+    struct windows windows = {.count = 0};
+    struct windows_hold hold;
+    windows_read(&windows, row, clock_mono_ms());
+    windows_look(&windows, now_ms, &hold);
     buf_printf(b, "\"mode\":\"%s\",", dir_balancer_mode_name(row->values[DIR_BALANCER_MODE]));
     for (unsigned i = 0; i < GROUPS; i++) {
         put_group(b, row, groups[i]);
     }
     put_pause(b, row, now_ms);
-    put_why_idle(b, row, now_ms);
+    windows_put_json(b, &windows, now_ms);
+    put_why_idle(b, row, &hold, now_ms);
     put_decisions(b, row);
+    windows_close(&windows);
 }
 
 /* --- in --- */

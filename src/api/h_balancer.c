@@ -3,6 +3,7 @@
  * and whether it is paused. */
 #include "api/balancer_json.h"
 #include "api/endpoints.h"
+#include "api/windows_json.h"
 
 #include "base/clock.h"
 #include "base/parse.h"
@@ -130,6 +131,7 @@ struct patch {
     Cadastre__BalancerPatch m;
     Cadastre__BudgetLimit limits[DIR_BUDGETS], *limit_of[DIR_BUDGETS];
     struct balancer_values values;
+    struct window_list windows;
 };
 
 /* A number, or null for the default. */
@@ -222,6 +224,7 @@ void h_balancer_patch(struct exchange *x)
     p->m.limits = p->limit_of;
     read_budgets(m, p);
     balancer_read_settings(m, &p->values);
+    windows_read_json(m, &p->windows, &p->m);
     p->m.values = p->values.of;
     p->m.n_values = p->values.count;
     if (!mutation_close(x, m)) {

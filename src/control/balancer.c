@@ -127,16 +127,24 @@ static void check_guardrails(const struct round *r, struct gate *g)
     }
 }
 
+/* By what is set now: it may have changed since the round began. */
 static void check_gate(const struct round *r, struct gate *g)
 {
-    const struct dir_balancer *row = view_balancer(r->view);
+    const struct dir_balancer *row = view_balancer(directory_state(r->control->parts.directory));
+    struct windows_hold h;
     *g = (struct gate){.code = NULL};
+    hold_look(r->control, &h);
     if (r->err.code != ERR_OK) {
         g->code = "not_planned";
         (void)snprintf(g->detail, sizeof g->detail, "%.100s", r->err.detail);
+    } else if (row->values[DIR_BALANCER_MODE] == DIR_BALANCER_OFF) {
+        g->code = "off";
     } else if (dir_balancer_is_paused(row, r->in.log_ms)) {
         g->code = "paused";
         (void)snprintf(g->detail, sizeof g->detail, "%.100s", row->pause_reason);
+    } else if (h.code != NULL) {
+        g->code = h.code;
+        (void)snprintf(g->detail, sizeof g->detail, "%s", h.detail);
     } else if (r->plan.breaker) {
         g->code = "breaker";
     } else if (r->plan.quiet) {
@@ -220,13 +228,28 @@ static void measure_some(struct control *c)
 
 /* --- new ones --- */
 
-static bool has_advice(const struct dir_view *v, const struct bal_proposal *made)
+/* What waits for a person. */
+static uint64_t count_open(const struct dir_view *v, uint64_t now_ms)
+{
+    const struct dir_proposal *p;
+    struct ptree_iter it;
+    uint64_t count = v->proposals_open.count;
+    ptree_seek(&v->proposals_open, slice_of(NULL, 0), &it); /* what expires first comes first */
+    for (; (p = ptree_iter_get(&it, NULL)) != NULL && !fleet_waits(p, now_ms);
+         ptree_iter_next(&it)) {
+        count--;
+    }
+    return count;
+}
+
+static bool has_advice(const struct dir_view *v, const struct bal_proposal *made, uint64_t now_ms)
 {
     const struct dir_proposal *p;
     struct ptree_iter it;
     ptree_seek(&v->proposals_open, slice_of(NULL, 0), &it);
     for (; (p = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
-        if (p->partition == made->partition && p->kind == DIR_PROPOSAL_ADVICE) {
+        if (p->partition == made->partition && p->kind == DIR_PROPOSAL_ADVICE &&
+            fleet_waits(p, now_ms)) {
             return true;
         }
     }
@@ -241,10 +264,15 @@ static bool is_wanted(const struct round *r, const struct dir_view *v, const str
         p->kind == BAL_ADD_COPY) {
         return false;
     }
-    if (which != DIR_BALANCER_VALUES && view_balancer(r->view)->values[which] == 0) {
+    if (which != DIR_BALANCER_VALUES && dir_balancer_value(v, which) == 0) {
         return false;
     }
-    return p->kind != BAL_ADVICE || !has_advice(v, p);
+    return p->kind != BAL_ADVICE || !has_advice(v, p, r->in.log_ms);
+}
+
+static bool is_done_at_once(const struct dir_view *v, const struct bal_proposal *p)
+{
+    return dir_balancer_value(v, DIR_BALANCER_MODE) == DIR_BALANCER_AUTO && p->kind != BAL_ADVICE;
 }
 
 /* False when it would be refused now, or could not be proposed. */
@@ -252,10 +280,9 @@ static bool propose(struct control *c, const struct round *r, const struct bal_p
 {
     const struct dir_view *v = directory_state(c->parts.directory);
     struct balancer_make *m = mem_zalloc(sizeof *m);
-    bool automatic = view_balancer(r->view)->values[DIR_BALANCER_MODE] == DIR_BALANCER_AUTO;
     bool ok = balancer_make_open(m, v, c->loads, &r->plan, p);
     if (ok) {
-        m->body.execute = automatic && p->kind != BAL_ADVICE;
+        m->body.execute = is_done_at_once(v, p);
         m->body.expires_in_ms = view_balancer(v)->values[DIR_BALANCER_EXPIRY_MS];
         struct dir_result *expected = directory_try(c->parts.directory, &m->command);
         ok = expected->err.code == ERR_OK;
@@ -273,21 +300,24 @@ static uint64_t propose_some(struct control *c, const struct round *r, struct ga
 {
     const struct dir_view *v = directory_state(c->parts.directory);
     const uint64_t *set = view_balancer(r->view)->values;
-    uint64_t count = 0, braked = 0;
+    uint64_t count = 0, braked = 0, open = count_open(v, r->in.log_ms);
     for (uint32_t i = 0; i < r->plan.proposal_count && count < set[DIR_BALANCER_PER_ROUND]; i++) {
         const struct bal_proposal *p = &r->plan.proposal[i];
-        if (v->proposals_open.count + count >= set[DIR_BALANCER_OPEN_MAX]) {
-            g->code = "too_many_open";
-            break;
-        }
+        bool waits = !is_done_at_once(v, p);
         if (!is_wanted(r, v, p)) {
             continue;
+        }
+        if (waits && open >= set[DIR_BALANCER_OPEN_MAX]) {
+            g->code = "too_many_open";
+            break;
         }
         if (balancer_bounces(v, p->class_of, r->in.log_ms) >= BOUNCES_MAX) {
             braked = p->class_of;
             continue;
         }
-        count += propose(c, r, p);
+        bool made = propose(c, r, p);
+        count += made;
+        open += made && waits;
     }
     if (count == 0 && braked != 0) {
         g->code = "braked";
@@ -527,6 +557,8 @@ void balancer_on_sample(struct control *c)
         return;
     }
     b->began_ms = now;
+    bool fast = load_horizon_of(set[DIR_BALANCER_HALF_LIFE_MS]) == LOAD_FAST;
+    loads_set_fast(c->loads, fast ? set[DIR_BALANCER_HALF_LIFE_MS] : LOAD_HALF_LIFE_FAST_MS);
     measure_some(c);
     if (set[DIR_BALANCER_MODE] != DIR_BALANCER_OFF) {
         begin(c);

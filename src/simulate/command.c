@@ -141,6 +141,7 @@ static void on_rows(struct fm *x, const struct dir_effects *e)
     x->dirty = x->dirty || e->row_count > 0;
     if (budgets) {
         fm_check_budgets(x);
+        fm_check_ways(x);
     }
 }
 

@@ -20,6 +20,7 @@ CROSSING = {
     ("control", "raft/replica.h"),
     ("api", "raft/replica.h"),
     ("simulate", "control/admission.h"),
+    ("simulate", "control/windows.h"),
     ("cli", "simulate/simulate.h"),
     ("cli", "balancer/plan.h"),
 }
