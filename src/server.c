@@ -223,6 +223,7 @@ int server_run(const struct config *config)
                                                      .identity = &s->identity,
                                                      .raft_address = config->raft_addr,
                                                      .api_url = config->api_url});
+    heats_set_clock(loads_heats(control_loads(s->control)), clock_wall_ms() - clock_mono_ms());
     exit_code = start_replica(s);
     if (exit_code == 0) {
         exit_code = start_api(s);

@@ -8,6 +8,7 @@
 #include "base/rcu.h"
 
 #include <curl/curl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +19,9 @@ enum {
     BYTES_A_MS = 8 << 10, /* 8 MiB/s: a large summary is asked for less often */
     PAGE_BYTES_MAX = 64 << 20,
     ONE_TRY_SECONDS = 10,
-    JITTER_MS = 500
+    JITTER_MS = 500,
+    TARGET_MAX = 96,
+    HEAT_OVERLAP_MS = 5000 /* a row that was being put to while a page was made comes again */
 };
 
 struct warm {
@@ -26,7 +29,8 @@ struct warm {
     const char *own_url;
     CURL *curl; /* kept, with its connection */
     struct buf page;
-    uint64_t jitter; /* servers that start together don't ask together */
+    uint64_t jitter;     /* servers that start together don't ask together */
+    uint64_t heat_since; /* rows of the heat map that changed before that are here */
 };
 
 static size_t on_body(char *data, size_t size, size_t count, void *arg)
@@ -52,11 +56,11 @@ static bool leader(const struct warm *w, char url[DIR_ADDRESS_MAX + 1])
     return !s.raft.active && url[0] != '\0' && strcmp(url, w->own_url) != 0;
 }
 
-static bool get(struct warm *w, const char *leader_url, unsigned page)
+static bool get(struct warm *w, const char *leader_url, const char *target)
 {
-    char url[DIR_ADDRESS_MAX + 64];
+    char url[DIR_ADDRESS_MAX + TARGET_MAX];
     long status = 0;
-    (void)snprintf(url, sizeof url, "%s/v1/load/summary?page=%u", leader_url, page);
+    (void)snprintf(url, sizeof url, "%s%s", leader_url, target);
     buf_reset(&w->page);
     w->page.overflow = false;
     (void)curl_easy_setopt(w->curl, CURLOPT_URL, url);
@@ -83,7 +87,9 @@ static uint64_t pull(struct warm *w, const char *from)
     bool ok = true;
     while (ok && next < LOADS_PAGES) {
         unsigned page = next;
-        ok = get(w, from, page);
+        char target[TARGET_MAX];
+        (void)snprintf(target, sizeof target, "/v1/load/summary?page=%u", page);
+        ok = get(w, from, target);
         bytes += w->page.len;
         if (ok) {
             const struct dir_view *v = view_pin(control_published(w->control));
@@ -102,6 +108,40 @@ static uint64_t pull(struct warm *w, const char *from)
     return bytes;
 }
 
+/* What changed since the last time: all pages. */
+static uint64_t pull_heat(struct warm *w, const char *from)
+{
+    struct loads *loads = control_loads(w->control);
+    struct heat_page page = {.since_ms = w->heat_since};
+    char now_leads[DIR_ADDRESS_MAX + 1], target[TARGET_MAX];
+    struct heats *heats = loads_heats(loads);
+    uint64_t bytes = 0, begun = 0, clock, ahead = heats_clock(heats, 0);
+    bool ok = true;
+    do {
+        (void)snprintf(target, sizeof target, "/v1/load/heat?since_ms=%" PRIu64 "&next=%" PRIu32,
+                       page.since_ms, page.next);
+        ok = get(w, from, target);
+        bytes += w->page.len;
+        if (ok) {
+            ok = heats_take_page(heats, slice_of(w->page.data, w->page.len), clock_mono_ms(), &page,
+                                 &clock);
+            begun = begun == 0 ? clock : begun;
+        }
+        if (ok && page.next != 0) {
+            wait_ms(w->page.len / BYTES_A_MS);
+            ok = leader(w, now_leads) && strcmp(now_leads, from) == 0;
+        }
+    } while (ok && page.next != 0);
+    if (ok) {
+        w->heat_since = begun > HEAT_OVERLAP_MS ? begun - HEAT_OVERLAP_MS : 0;
+    }
+    if (heats_clock(heats, 0) != ahead) { /* it was another's clock: all of it anew */
+        w->heat_since = 0;
+    }
+    loads_note_heat(loads, ok, bytes);
+    return bytes;
+}
+
 static void *main_of_thread(void *arg)
 {
     struct warm *w = arg;
@@ -110,7 +150,8 @@ static void *main_of_thread(void *arg)
     for (;;) {
         uint64_t begun = clock_mono_ms(), wanted = EVERY_MS;
         if (leader(w, url)) {
-            uint64_t slow = pull(w, url) / BYTES_A_MS;
+            uint64_t bytes = pull(w, url);
+            uint64_t slow = (bytes + pull_heat(w, url)) / BYTES_A_MS;
             wanted = slow > wanted ? slow : wanted;
         }
         uint64_t took = clock_mono_ms() - begun;

@@ -92,6 +92,7 @@ void load_put_node(struct buf *b,
 
 /* h_summary.c */
 void h_load_summary(struct exchange *x);
+void h_load_heat(struct exchange *x);
 
 /* h_skew.c */
 void h_skew(struct exchange *x);

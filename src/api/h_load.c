@@ -169,7 +169,8 @@ static void bind_sample(struct load_job *j,
                                   .epoch = p->epoch,
                                   .interval_ms = j->batch.interval_ms,
                                   .has = from->has,
-                                  .key_count = from->key_count};
+                                  .key_count = from->key_count,
+                                  .part_count = from->part_count};
         memcpy(s->value, from->value, sizeof s->value);
     }
 }
@@ -224,6 +225,17 @@ static void put_heat(const struct load_job *j,
     }
 }
 
+static void take_parts(const struct load_batch *b, uint32_t i, struct load_part *ret)
+{
+    const struct batch_part *from = b->parts + b->samples[i].part_from;
+    for (uint32_t k = 0; k < b->samples[i].part_count; k++) {
+        ret[k] = (struct load_part){.operation = batch_slice(b, from[k].name[HEAT_BY_OPERATION]),
+                                    .outcome = batch_slice(b, from[k].name[HEAT_BY_OUTCOME]),
+                                    .tenant = batch_slice(b, from[k].name[HEAT_BY_TENANT]),
+                                    .requests = from[k].requests};
+    }
+}
+
 static void
 put_sample(struct load_job *j, struct loads *loads, const struct dir_view *v, uint32_t i)
 {
@@ -238,12 +250,16 @@ put_sample(struct load_job *j, struct loads *loads, const struct dir_view *v, ui
             keys[k].end = slice_of(text + from[k].end.at, from[k].end.len);
         }
     }
+    struct load_part parts[LOAD_PARTS_MAX];
+    take_parts(&j->batch, i, parts);
     s->keys = keys;
+    s->parts = parts;
     enum load_outcome outcome = loads_put(loads, s, j->now_ms);
-    s->keys = NULL;
     if (outcome == LOAD_COUNTED || outcome == LOAD_KEYS_DROPPED) {
         put_heat(j, loads, v, s);
     }
+    s->keys = NULL;
+    s->parts = NULL;
     switch (outcome) {
     case LOAD_KEYS_DROPPED:
         j->keys_dropped++;

@@ -194,11 +194,13 @@ static void put_loads(struct buf *b, struct loads *loads)
     put(b, "cadastre_load_copies", "gauge", "Copies whose load was heard of.", loads_count(loads));
     put(b, "cadastre_heatmap_bytes", "gauge", "Memory of the heat map.",
         heats_bytes(loads_heats(loads)));
+    put(b, "cadastre_heatmap_pulls_total", "counter", "Heat maps taken over from the leader.",
+        pulls.heats);
     put(b, "cadastre_load_summary_pulls_total", "counter",
         "Summaries of loads taken over from the leader.", pulls.done);
-    put(b, "cadastre_load_summary_failures_total", "counter", "Summaries that did not come whole.",
-        pulls.failed);
-    put(b, "cadastre_load_summary_bytes_total", "counter", "Bytes of summaries.", pulls.bytes);
+    put(b, "cadastre_load_summary_failures_total", "counter",
+        "Summaries and heat maps that did not come whole.", pulls.failed);
+    put(b, "cadastre_load_summary_bytes_total", "counter", "Bytes of both.", pulls.bytes);
     put(b, "cadastre_load_summary_copies", "gauge", "Copies in the last whole one.", pulls.records);
     if (pulls.last_ms != 0) {
         put_seconds(b, "cadastre_load_summary_age_seconds", "Since the last whole one.",

@@ -3,6 +3,7 @@
 #include "api/endpoints.h"
 
 #include "base/clock.h"
+#include "base/parse.h"
 
 enum { SUMMARY_ENOUGH_BYTES = 1 << 20 };
 
@@ -23,6 +24,36 @@ static void summary_answer(struct exchange *x, struct job *job)
     buf_put(exchange_out(x), job->out.data, job->out.len);
     exchange_reply(x, 200, "application/octet-stream");
 }
+
+/* --- the heat map --- */
+
+struct heat_page_job {
+    struct job job;
+    struct heat_page page;
+};
+
+static void heat_page_work(struct job *job)
+{
+    const struct heat_page_job *j = (struct heat_page_job *)(void *)job;
+    heats_put_page(loads_heats(control_loads(job->api->control)), &j->page, SUMMARY_ENOUGH_BYTES,
+                   clock_mono_ms(), &job->out);
+}
+
+void h_load_heat(struct exchange *x)
+{
+    uint64_t since = 0, next = 0;
+    if (!leads(x) || !param_u64(x, "since_ms", 0, PARSE_INT_MAX, &since) ||
+        !param_u64(x, "next", 0, HEAT_PAGES - 1, &next)) {
+        return;
+    }
+    struct heat_page_job *j = job_new(x, sizeof *j);
+    j->job.work = heat_page_work;
+    j->job.answer = summary_answer;
+    j->page = (struct heat_page){.since_ms = since, .next = (uint32_t)next};
+    job_start(x, &j->job);
+}
+
+/* --- loads --- */
 
 void h_load_summary(struct exchange *x)
 {

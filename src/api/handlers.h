@@ -38,6 +38,7 @@ struct api {
     char *version, *scratch_dir;
     uint64_t election_ms, started_ms;
     _Atomic unsigned backups;
+    _Atomic uint64_t skewed; /* partitions that GET /v1/skew has in memory, or will: h_skew.c */
     struct patch_gate *patches;
 };
 

@@ -16,6 +16,7 @@ void load_batch_free(struct load_batch *b)
 {
     mem_free(b->samples);
     mem_free(b->keys);
+    mem_free(b->parts);
     buf_close(&b->text);
 }
 
@@ -28,7 +29,8 @@ struct batch_sample *batch_add(struct load_batch *b)
         b->cap = b->cap == 0 ? 64 : 2 * b->cap;
         b->samples = mem_realloc(b->samples, b->cap * sizeof b->samples[0]);
     }
-    b->samples[b->count] = (struct batch_sample){.key_from = b->key_count};
+    b->samples[b->count] =
+        (struct batch_sample){.key_from = b->key_count, .part_from = b->part_count};
     return &b->samples[b->count++];
 }
 
@@ -41,6 +43,17 @@ struct batch_key *batch_add_key(struct load_batch *b)
     b->samples[b->count - 1].key_count++;
     b->keys[b->key_count] = (struct batch_key){.weight = 0};
     return &b->keys[b->key_count++];
+}
+
+struct batch_part *batch_add_part(struct load_batch *b)
+{
+    if (b->part_count == b->part_cap) {
+        b->part_cap = b->part_cap == 0 ? 64 : 2 * b->part_cap;
+        b->parts = mem_realloc(b->parts, b->part_cap * sizeof b->parts[0]);
+    }
+    b->samples[b->count - 1].part_count++;
+    b->parts[b->part_count] = (struct batch_part){.requests = 0};
+    return &b->parts[b->part_count++];
 }
 
 struct batch_text batch_put(struct load_batch *b, struct slice text)
@@ -106,6 +119,67 @@ check_keys(const struct load_batch *b, const struct batch_sample *s, uint32_t i,
     return ERR_OK;
 }
 
+static enum err_code
+refuse_part(struct err *e, uint32_t sample, uint32_t part, const char *member, const char *what)
+{
+    char pointer[96];
+    (void)snprintf(pointer, sizeof pointer, "/partitions/%" PRIu32 "/by/%" PRIu32 "%s", sample,
+                   part, member);
+    return refuse(e, pointer, what);
+}
+
+static bool
+are_same(const struct load_batch *b, const struct batch_part *x, const struct batch_part *y)
+{
+    bool same = true;
+    for (unsigned n = 0; n < HEAT_NAMES; n++) {
+        same = same && slice_eq(batch_slice(b, x->name[n]), batch_slice(b, y->name[n]));
+    }
+    return same;
+}
+
+static enum err_code check_names(const struct load_batch *b, uint32_t i, uint32_t k, struct err *e)
+{
+    static const char *const members[HEAT_NAMES] = {"/operation", "/outcome", "/tenant"};
+    const struct batch_part *parts = b->parts + b->samples[i].part_from;
+    for (unsigned n = 0; n < HEAT_NAMES; n++) {
+        struct slice name = batch_slice(b, parts[k].name[n]);
+        if ((n != HEAT_BY_TENANT || parts[k].has_tenant) && !parse_is_name(name)) {
+            return refuse_part(e, i, k, members[n],
+                               name.len > 0 || n == HEAT_BY_TENANT ? "is no name" : "is missing");
+        }
+    }
+    for (uint32_t j = 0; j < k; j++) {
+        if (are_same(b, &parts[j], &parts[k])) {
+            return refuse_part(e, i, k, "", "is repeated");
+        }
+    }
+    return ERR_OK;
+}
+
+/* A part of the requests can't be more than all of them. */
+static enum err_code check_parts(const struct load_batch *b, uint32_t i, struct err *e)
+{
+    const struct batch_sample *s = &b->samples[i];
+    uint64_t left = s->value[LOAD_READS] + s->value[LOAD_WRITES];
+    if (s->part_count > LOAD_PARTS_MAX) {
+        return refuse_in(e, i, "/by", "at most 16 of them");
+    }
+    for (uint32_t k = 0; k < s->part_count; k++) {
+        const struct batch_part *p = &b->parts[s->part_from + k];
+        if (check_names(b, i, k, e) != ERR_OK) {
+            return e->code;
+        }
+        if (!p->has_requests || p->requests > left) {
+            return refuse_part(e, i, k, "/requests",
+                               p->has_requests ? "all together are more than reads and writes"
+                                               : "is missing");
+        }
+        left -= p->requests;
+    }
+    return ERR_OK;
+}
+
 static enum err_code check_sample(const struct load_batch *b, uint32_t i, struct err *e)
 {
     const struct batch_sample *s = &b->samples[i];
@@ -126,7 +200,7 @@ static enum err_code check_sample(const struct load_batch *b, uint32_t i, struct
             return e->code;
         }
     }
-    return check_keys(b, s, i, e);
+    return check_keys(b, s, i, e) != ERR_OK ? e->code : check_parts(b, i, e);
 }
 
 /* An id that comes twice, through a table of indices + 1. */

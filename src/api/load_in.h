@@ -21,12 +21,19 @@ struct batch_key {
     uint64_t weight;
 };
 
+struct batch_part {
+    struct batch_text name[HEAT_NAMES]; /* len 0: not given */
+    bool has_tenant, has_requests;
+    uint64_t requests;
+};
+
 struct batch_sample {
     struct batch_text keyspace;
     uint64_t partition, epoch; /* 0: not given */
     uint64_t value[LOAD_RESOURCES];
     uint32_t has;
-    uint32_t key_from, key_count; /* in load_batch.keys */
+    uint32_t key_from, key_count;   /* in load_batch.keys */
+    uint32_t part_from, part_count; /* in load_batch.parts */
 };
 
 struct load_batch {
@@ -35,7 +42,8 @@ struct load_batch {
     uint64_t session, interval_ms, revision, seq; /* 0: not given */
     struct batch_sample *samples;                 /* owns */
     struct batch_key *keys;                       /* owns */
-    uint32_t count, cap, key_count, key_cap;
+    struct batch_part *parts;                     /* owns */
+    uint32_t count, cap, key_count, key_cap, part_count, part_cap;
     struct buf text;
     struct loads_node node; /* its figures */
 };
@@ -54,6 +62,7 @@ static inline struct slice batch_slice(const struct load_batch *b, struct batch_
 /* --- for the two readers --- */
 struct batch_sample *batch_add(struct load_batch *b);  /* NULL: LOAD_BATCH_MAX */
 struct batch_key *batch_add_key(struct load_batch *b); /* of the last sample */
+struct batch_part *batch_add_part(struct load_batch *b);
 struct batch_text batch_put(struct load_batch *b, struct slice text);
 enum err_code batch_check(const struct load_batch *b, struct err *e) MUST_CHECK;
 

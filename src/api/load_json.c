@@ -14,6 +14,7 @@ struct reader {
     struct load_batch *batch;
     struct batch_sample *sample; /* the present one; found anew after each batch_add() */
     struct batch_key *key;
+    struct batch_part *part;
     struct err *e;
 };
 
@@ -130,6 +131,28 @@ static enum err_code key_item(struct reader *r)
     return take_members(r, key_member);
 }
 
+static enum err_code part_member(struct reader *r)
+{
+    static const char *const names[HEAT_NAMES] = {"operation", "outcome", "tenant"};
+    for (unsigned n = 0; n < HEAT_NAMES; n++) {
+        if (scan_is(&r->scan, names[n])) {
+            r->part->has_tenant |= n == HEAT_BY_TENANT;
+            return take_text(r, LOAD_PART_NAME_MAX, &r->part->name[n]);
+        }
+    }
+    if (scan_is(&r->scan, "requests")) {
+        r->part->has_requests = true;
+        return take_u64(r, &r->part->requests);
+    }
+    return unknown(r);
+}
+
+static enum err_code part_item(struct reader *r)
+{
+    r->part = batch_add_part(r->batch);
+    return take_members(r, part_member);
+}
+
 static enum err_code sample_member(struct reader *r)
 {
     if (scan_is(&r->scan, "keyspace")) {
@@ -143,6 +166,9 @@ static enum err_code sample_member(struct reader *r)
     }
     if (scan_is(&r->scan, "keys")) {
         return take_objects(r, key_item);
+    }
+    if (scan_is(&r->scan, "by")) {
+        return take_objects(r, part_item);
     }
     enum load_resource which = r->scan.escaped ? LOAD_RESOURCES : load_by_name(r->scan.span);
     if (which == LOAD_RESOURCES) {

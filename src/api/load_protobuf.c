@@ -51,6 +51,25 @@ static void take_keys(struct load_batch *b, const Cadastre__PartitionLoad *from)
     }
 }
 
+static struct batch_text put_text(struct load_batch *b, const char *text)
+{
+    return text != NULL ? batch_put(b, slice_of(text, strlen(text))) : (struct batch_text){0};
+}
+
+static void take_parts(struct load_batch *b, const Cadastre__PartitionLoad *from)
+{
+    for (size_t k = 0; k < from->n_by; k++) {
+        const Cadastre__PartLoad *part = from->by[k];
+        struct batch_part *to = batch_add_part(b);
+        to->name[HEAT_BY_OPERATION] = put_text(b, part->operation);
+        to->name[HEAT_BY_OUTCOME] = put_text(b, part->outcome);
+        to->name[HEAT_BY_TENANT] = put_text(b, part->tenant);
+        to->has_tenant = part->tenant != NULL;
+        to->has_requests = part->has_requests;
+        to->requests = part->requests;
+    }
+}
+
 #define TAKE(field, resource)                                                                      \
     if (from->has_##field) {                                                                       \
         s->has |= 1U << (resource);                                                                \
@@ -109,13 +128,12 @@ take_partitions(struct load_batch *b, const Cadastre__LoadReport *from, struct e
             return err_set_at(e, ERR_INVALID_REQUEST, "/partitions",
                               "more partitions than one report may have");
         }
-        if (p->keyspace != NULL) {
-            s->keyspace = batch_put(b, slice_of(p->keyspace, strlen(p->keyspace)));
-        }
+        s->keyspace = put_text(b, p->keyspace);
         s->partition = p->partition;
         s->epoch = p->epoch;
         take_values(s, p);
         take_keys(b, p);
+        take_parts(b, p);
     }
     return ERR_OK;
 }

@@ -20,8 +20,17 @@ PARAMS(force_params, "force");
 PARAMS(session_params, "session");
 PARAMS(tasks_params, "session", "since", "wait_ms");
 PARAMS(skew_params, "keyspace");
-PARAMS(heatmap_params, "keyspace", "resource", "from", "to");
+PARAMS(heatmap_params,
+       "keyspace",
+       "resource",
+       "from",
+       "to",
+       "by",
+       "operation",
+       "outcome",
+       "tenant");
 PARAMS(summary_params, "page");
+PARAMS(heat_params, "since_ms", "next");
 PARAMS(health_params, "verbose");
 
 #define KEYSPACE  "/v1/keyspaces/{keyspace}"
@@ -109,6 +118,7 @@ static const struct api_route routes[] = {
     {API_GET, "/v1/skew", h_skew, skew_params, 0},
     {API_GET, "/v1/heatmap", h_heatmap, heatmap_params, 0},
     {API_GET, "/v1/load/summary", h_load_summary, summary_params, 0},
+    {API_GET, "/v1/load/heat", h_load_heat, heat_params, 0},
 
     {API_GET, "/v1/commands/{key}", h_command_get, NULL, READS},
     {API_GET, "/v1/audit", h_audit, page_params, READS},

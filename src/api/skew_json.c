@@ -2,6 +2,7 @@
 /* GET /v1/skew's answer. */
 #include "api/skew_view.h"
 
+#include "api/heat_view.h"
 #include "api/json.h"
 #include "api/route_json.h"
 #include "base/mem.h"
@@ -23,8 +24,7 @@ static bool is_rate(unsigned r)
     return r == SKEW_REQUESTS || load_is_count((enum load_resource)r);
 }
 
-/* At most three decimals, and always JSON. */
-static void put_number(struct buf *b, const char *name, double v)
+void skew_put_number(struct buf *b, const char *name, double v)
 {
     v = isfinite(v) ? v : 0;
     if (name != NULL) {
@@ -40,13 +40,13 @@ static void put_number(struct buf *b, const char *name, double v)
 static void put_next(struct buf *b, const char *name, double v)
 {
     buf_put_u8(b, ',');
-    put_number(b, name, v);
+    skew_put_number(b, name, v);
 }
 
 static void put_load(struct buf *b, unsigned r, double v)
 {
     buf_printf(b, ",\"%s%s\":", skew_resource_name(r), is_rate(r) ? "_per_s" : "");
-    put_number(b, NULL, round(v / unit_of(r)));
+    skew_put_number(b, NULL, round(v / unit_of(r)));
 }
 
 /* --- statistics --- */
@@ -118,57 +118,6 @@ static void put_resources(struct buf *b, const struct skew_view *s)
 
 /* --- by label, by tenant --- */
 
-struct label_sum {
-    const struct dir_label *label;
-    uint64_t nodes;
-    double load[SKEW_RESOURCES], capacity;
-};
-
-static struct label_sum *
-find_label(struct label_sum *sums, uint32_t *count, const struct dir_label *label)
-{
-    for (uint32_t i = 0; i < *count; i++) {
-        if (strcmp(sums[i].label->name, label->name) == 0 &&
-            strcmp(sums[i].label->value, label->value) == 0) {
-            return &sums[i];
-        }
-    }
-    if (*count == SKEW_LISTED_MAX) {
-        return NULL;
-    }
-    sums[*count].label = label;
-    return &sums[(*count)++];
-}
-
-static int by_label(const void *a, const void *b)
-{
-    const struct dir_label *x = ((const struct label_sum *)a)->label;
-    const struct dir_label *y = ((const struct label_sum *)b)->label;
-    int order = strcmp(x->name, y->name);
-    return order != 0 ? order : strcmp(x->value, y->value);
-}
-
-static uint32_t sum_labels(const struct skew_view *s, struct label_sum *sums)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < s->fleet.node_count; i++) {
-        const struct skew_node *n = &s->fleet.nodes[i];
-        for (uint32_t k = 0; n->alive && k < n->label_count; k++) {
-            struct label_sum *sum = find_label(sums, &count, &n->labels[k]);
-            if (sum == NULL) {
-                continue;
-            }
-            sum->nodes++;
-            sum->capacity += n->capacity[SKEW_REQUESTS];
-            for (unsigned r = 0; r < SKEW_RESOURCES; r++) {
-                sum->load[r] += n->load[r];
-            }
-        }
-    }
-    qsort(sums, count, sizeof sums[0], by_label);
-    return count;
-}
-
 static double total_of(const struct skew_view *s, unsigned r)
 {
     double sum = 0;
@@ -185,11 +134,10 @@ static double share(double part, double all)
 
 static void put_labels(struct buf *b, const struct skew_view *s)
 {
-    struct label_sum *sums = mem_zalloc(SKEW_LISTED_MAX * sizeof sums[0]);
-    uint32_t count = sum_labels(s, sums);
+    const struct skew_label *sums = s->labels;
     double all = total_of(s, SKEW_REQUESTS);
     buf_put_str(b, ",\"labels\":[");
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < s->label_count; i++) {
         buf_printf(b, "%s{\"label\":\"%s\",\"value\":", i > 0 ? "," : "", sums[i].label->name);
         json_put_cstring(b, sums[i].label->value);
         buf_printf(b, ",\"nodes\":%" PRIu64, sums[i].nodes);
@@ -199,13 +147,13 @@ static void put_labels(struct buf *b, const struct skew_view *s)
         put_next(b, "share", share(sums[i].load[SKEW_REQUESTS], all));
         put_next(b, "mean_of_nodes_per_s",
                  round(sums[i].load[SKEW_REQUESTS] / 1000 / (double)sums[i].nodes));
-        if (sums[i].capacity > 0) {
-            put_next(b, "utilization", sums[i].load[SKEW_REQUESTS] / sums[i].capacity);
+        if (sums[i].capacity[SKEW_REQUESTS] > 0) {
+            put_next(b, "utilization",
+                     sums[i].load[SKEW_REQUESTS] / sums[i].capacity[SKEW_REQUESTS]);
         }
         buf_put_u8(b, '}');
     }
     buf_put_u8(b, ']');
-    mem_free(sums);
 }
 
 static int busiest_group(const void *a, const void *b)
@@ -283,80 +231,6 @@ static void put_headroom(struct buf *b, const struct skew_view *s)
         any = true;
     }
     buf_put_u8(b, ']');
-}
-
-/* --- growth --- */
-
-struct growing {
-    uint32_t i;
-    double size, a_day, days; /* days < 0: there is no limit to reach */
-};
-
-static int soonest(const void *a, const void *b)
-{
-    const struct growing *x = a, *y = b;
-    if ((x->days < 0) != (y->days < 0)) {
-        return x->days < 0 ? 1 : -1;
-    }
-    if (x->days != y->days) {
-        return x->days < y->days ? -1 : 1;
-    }
-    return x->a_day > y->a_day ? -1 : x->a_day < y->a_day;
-}
-
-static struct growing grows(uint32_t i, double size, double a_day, double limit)
-{
-    struct growing g = {i, size, a_day, -1};
-    if (limit > 0) {
-        g.days = size >= limit ? 0 : (limit - size) / a_day;
-    }
-    return g;
-}
-
-static void put_growing(struct buf *b, const struct growing *g)
-{
-    buf_printf(b, ",\"size_bytes\":%.0f,\"bytes_per_day\":%.0f", g->size, g->a_day);
-    if (g->days >= 0) {
-        put_next(b, "days_to_limit", g->days);
-    }
-    buf_put_u8(b, '}');
-}
-
-static void put_growth(struct buf *b, const struct skew_view *s)
-{
-    uint32_t n = 0;
-    struct growing *all =
-        mem_alloc((s->fleet.partition_count + s->fleet.node_count + 1) * sizeof all[0]);
-    for (uint32_t i = 0; i < s->fleet.partition_count; i++) {
-        const struct skew_partition *p = &s->fleet.partitions[i];
-        if (p->size_growth > 0) {
-            all[n++] = grows(i, (double)p->load[LOAD_SIZE], (double)p->size_growth,
-                             (double)s->fleet.limits.too_large_bytes);
-        }
-    }
-    qsort(all, n, sizeof all[0], soonest);
-    buf_put_str(b, ",\"growth\":{\"partitions\":[");
-    for (uint32_t i = 0; i < n && i < SKEW_LISTED_MAX; i++) {
-        buf_printf(b, "%s{\"keyspace\":\"%s\",\"partition\":%" PRIu64, i > 0 ? "," : "",
-                   skew_keyspace(s, all[i].i)->name, s->fleet.partitions[all[i].i].id);
-        put_growing(b, &all[i]);
-    }
-    n = 0;
-    for (uint32_t i = 0; i < s->fleet.node_count; i++) {
-        const struct skew_node *node = &s->fleet.nodes[i];
-        if (node->size_growth > 0) {
-            all[n++] =
-                grows(i, node->load[LOAD_SIZE], node->size_growth, node->capacity[LOAD_SIZE]);
-        }
-    }
-    qsort(all, n, sizeof all[0], soonest);
-    buf_put_str(b, "],\"nodes\":[");
-    for (uint32_t i = 0; i < n && i < SKEW_LISTED_MAX; i++) {
-        buf_printf(b, "%s{\"node\":\"%s\"", i > 0 ? "," : "", s->fleet.nodes[all[i].i].name);
-        put_growing(b, &all[i]);
-    }
-    buf_put_str(b, "]}");
-    mem_free(all);
 }
 
 /* --- findings --- */
@@ -499,6 +373,16 @@ static void put_findings(struct buf *b, const struct skew_view *s)
     mem_free(all);
 }
 
+/* By operation, outcome and tenant, as reports told them apart. */
+static void put_shares(struct buf *b, const struct skew_view *s)
+{
+    static const char *const lists[HEAT_NAMES] = {"operations", "outcomes", "tenants"};
+    for (unsigned i = 0; s->only != NULL && i < HEAT_NAMES; i++) {
+        buf_printf(b, ",\"%s\":", lists[i]);
+        heat_put_shares(b, loads_heats(s->loads), s->only->id, s->heat_ms, (enum heat_name)i);
+    }
+}
+
 void skew_put(struct buf *b, const struct skew_view *s)
 {
     uint32_t alive = 0;
@@ -516,8 +400,9 @@ void skew_put(struct buf *b, const struct skew_view *s)
     put_resources(b, s);
     put_labels(b, s);
     put_groups(b, s);
+    put_shares(b, s);
     put_headroom(b, s);
-    put_growth(b, s);
+    skew_put_growth(b, s);
     put_findings(b, s);
     buf_put_u8(b, '}');
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/skew_view.h"
 
+#include "api/heat_view.h"
 #include "api/json.h"
 #include "base/mem.h"
 #include "base/parse.h"
@@ -113,9 +114,10 @@ static void take_load(void *arg, const struct load_entry *e)
     struct taking *t = arg;
     struct skew_partition *p = &t->view->fleet.partitions[t->i];
     for (unsigned r = 0; r < LOAD_RESOURCES; r++) {
-        p->load[r] = load_value(e, (enum load_resource)r, r < LOAD_SIZE ? LOAD_MEAN : LOAD_FAST);
+        p->load[r] =
+            (float)load_value(e, (enum load_resource)r, r < LOAD_SIZE ? LOAD_MEAN : LOAD_FAST);
     }
-    p->size_growth = load_growth(e, LOAD_SIZE);
+    p->size_growth = (float)load_growth(e, LOAD_SIZE);
     p->known = load_known(e, t->view->now_ms);
     t->view->known += p->known ? 1 : 0;
     if (e->sketch != NULL) {
@@ -123,26 +125,11 @@ static void take_load(void *arg, const struct load_entry *e)
     }
 }
 
-struct slice skew_prefix(struct slice start, const struct slice *open_end)
-{
-    const uint8_t *slash = start.len > 0 ? memchr(start.data, '/', start.len) : NULL;
-    if (slash == NULL || open_end == NULL) {
-        return slice_of(NULL, 0);
-    }
-    struct slice end = *open_end;
-    struct slice prefix = slice_of(start.data, (size_t)(slash - start.data) + 1);
-    bool same = end.len >= prefix.len && memcmp(end.data, prefix.data, prefix.len) == 0;
-    /* Or it ends just where the prefix does: '0' follows '/'. */
-    bool to_its_end = end.len == prefix.len && memcmp(end.data, prefix.data, prefix.len - 1) == 0 &&
-                      end.data[end.len - 1] == '/' + 1;
-    return same || to_its_end ? prefix : slice_of(NULL, 0);
-}
-
 /* Partitions come in key order: those of a prefix follow each other. */
 static uint32_t group_of(struct skew_view *s, const struct dir_partition *p)
 {
     struct slice end = dir_partition_end(p);
-    struct slice prefix = skew_prefix(dir_partition_start(p), p->end_open ? NULL : &end);
+    struct slice prefix = heat_prefix(dir_partition_start(p), p->end_open ? NULL : &end);
     uint32_t last = s->group_count - 1;
     if (prefix.len == 0) {
         return SKEW_NONE;
@@ -234,6 +221,54 @@ static uint32_t salt_owner(void *arg, uint32_t partition, uint32_t i, uint32_t n
     return node_index(s, view_primary(s->view, view_route(s->view, ks, slice_of(routing, len))));
 }
 
+/* --- labels --- */
+
+static struct skew_label *
+find_label(struct skew_label *sums, uint32_t *count, const struct dir_label *label)
+{
+    for (uint32_t i = 0; i < *count; i++) {
+        if (strcmp(sums[i].label->name, label->name) == 0 &&
+            strcmp(sums[i].label->value, label->value) == 0) {
+            return &sums[i];
+        }
+    }
+    if (*count == SKEW_LISTED_MAX) {
+        return NULL;
+    }
+    sums[*count].label = label;
+    return &sums[(*count)++];
+}
+
+static int by_label(const void *a, const void *b)
+{
+    const struct dir_label *x = ((const struct skew_label *)a)->label;
+    const struct dir_label *y = ((const struct skew_label *)b)->label;
+    int order = strcmp(x->name, y->name);
+    return order != 0 ? order : strcmp(x->value, y->value);
+}
+
+static void add_labels(struct skew_view *s)
+{
+    s->labels = mem_zalloc(SKEW_LISTED_MAX * sizeof s->labels[0]);
+    for (uint32_t i = 0; i < s->fleet.node_count; i++) {
+        const struct skew_node *n = &s->fleet.nodes[i];
+        for (uint32_t k = 0; n->alive && k < n->label_count; k++) {
+            struct skew_label *sum = find_label(s->labels, &s->label_count, &n->labels[k]);
+            if (sum == NULL) {
+                continue;
+            }
+            sum->nodes++;
+            sum->sized += n->capacity[LOAD_SIZE] > 0 ? 1 : 0;
+            sum->size_growth += n->size_growth;
+            for (unsigned r = 0; r < SKEW_RESOURCES; r++) {
+                sum->load[r] += n->load[r];
+                sum->capacity[r] += n->capacity[r];
+            }
+        }
+    }
+    qsort(s->labels, s->label_count, sizeof s->labels[0], by_label);
+}
+
 /* --- all of it --- */
 
 static void add_groups(struct skew_view *s)
@@ -244,6 +279,7 @@ static void add_groups(struct skew_view *s)
             continue;
         }
         s->groups[p->group].partitions++;
+        s->groups[p->group].size_growth += (double)p->size_growth;
         for (unsigned r = 0; r < SKEW_RESOURCES; r++) {
             s->groups[p->group].load[r] += (double)p->load[r];
         }
@@ -258,6 +294,7 @@ void skew_view_open(struct skew_view *s,
 {
     uint64_t most = only != NULL ? view_map(v, only)->count : v->partitions.count;
     *s = (struct skew_view){.view = v, .only = only, .loads = loads, .now_ms = now_ms};
+    s->heat_ms = heats_clock(loads_heats(loads), now_ms);
     s->fleet.limits = skew_limits_default;
     s->fleet.salt_owner = salt_owner;
     s->fleet.arg = s;
@@ -271,6 +308,7 @@ void skew_view_open(struct skew_view *s,
     take_keyspaces(s);
     skew_add_up(&s->fleet);
     add_groups(s);
+    add_labels(s);
 }
 
 void skew_view_close(struct skew_view *s)
@@ -280,6 +318,7 @@ void skew_view_close(struct skew_view *s)
     mem_free(s->rows);
     mem_free(s->node_rows);
     mem_free(s->groups);
+    mem_free(s->labels);
     for (struct kept_keys *kept = s->kept; kept != NULL;) {
         struct kept_keys *next = kept->next;
         mem_free(kept);

@@ -17,20 +17,29 @@ enum {
 struct skew_group {
     struct slice prefix; /* borrowed from the view */
     uint64_t partitions;
-    double load[SKEW_RESOURCES];
+    double load[SKEW_RESOURCES], size_growth; /* bytes a day */
+};
+
+/* The living nodes with this value of a label. */
+struct skew_label {
+    const struct dir_label *label; /* borrowed from the view */
+    uint64_t nodes, sized;         /* sized: that say how many bytes they hold */
+    double load[SKEW_RESOURCES], capacity[SKEW_RESOURCES], size_growth;
 };
 
 struct skew_view {
     const struct dir_view *view;     /* borrowed */
     const struct dir_keyspace *only; /* NULL: all keyspaces together */
     struct loads *loads;
-    uint64_t now_ms;
+    uint64_t now_ms, heat_ms; /* the same moment; by the heat map's clock */
     struct skew_fleet fleet;
     const struct dir_partition **rows; /* of fleet.partitions; owns the list */
     const struct dir_node **node_rows; /* of fleet.nodes; owns the list */
     struct kept_keys *kept;            /* owns: what partitions point to */
     struct skew_group *groups;         /* owns */
     uint32_t group_count;
+    struct skew_label *labels; /* owns: SKEW_LISTED_MAX, by name and value */
+    uint32_t label_count;
     uint64_t known;
 };
 
@@ -44,14 +53,17 @@ void skew_view_close(struct skew_view *s);
 
 const struct dir_keyspace *skew_keyspace(const struct skew_view *s, uint32_t partition);
 
-/* The prefix up to the first '/', if all of the range (`open_end` NULL: open) lies in it; else
- * empty. */
-struct slice skew_prefix(struct slice start, const struct slice *open_end);
 /* skew_cause.c: ,"cause":{…}, from the heat map and these findings; nothing for all keyspaces. */
 void skew_put_cause(struct buf *b,
                     const struct skew_view *s,
                     const struct skew_finding *findings,
                     uint32_t count);
+
+/* skew_growth.c: ,"growth":{…}. */
+void skew_put_growth(struct buf *b, const struct skew_view *s);
+/* `"name":` (or nothing, when it is NULL) and the number with at most three decimals, always JSON.
+ */
+void skew_put_number(struct buf *b, const char *name, double v);
 
 /* The whole report as a JSON object. */
 void skew_put(struct buf *b, const struct skew_view *s);

@@ -13,8 +13,16 @@ enum {
     HEAT_COLUMNS_MAX = 128,
     HEAT_FINE_ROWS = 60,
     HEAT_COARSE_ROWS = 144,
-    HEAT_KEYSPACES_MAX = 64 /* of more nothing is kept, until one was silent for a day */
+    HEAT_KEYSPACES_MAX = 64, /* of more nothing is kept, until one was silent for a day */
+    /* Of a keyspace, operations with an outcome and a tenant that are told apart; so many with a
+     * tenant. What is beyond counts as its operation and outcome, or as HEAT_OTHER. */
+    HEAT_SERIES_MAX = 64,
+    HEAT_TENANT_SERIES_MAX = 48
 };
+#define HEAT_OTHER "other"
+#define HEAT_NONE  UINT32_MAX
+enum heat_name { HEAT_BY_OPERATION, HEAT_BY_OUTCOME, HEAT_BY_TENANT, HEAT_NAMES };
+
 #define HEAT_FINE_MS   UINT64_C(60000)
 #define HEAT_COARSE_MS UINT64_C(600000)     /* a multiple of the fine one */
 #define HEAT_BYTES_MAX (UINT64_C(64) << 20) /* all in all; beyond, the oldest rows go */
@@ -74,11 +82,54 @@ bool heat_read(const struct heat *h,
                uint64_t from_ms,
                uint64_t to_ms,
                struct heat_map *ret);
+/* The same of the requests that have these names (len 0: any), as far as reports told. */
+struct heat_filter {
+    struct slice name[HEAT_NAMES];
+};
+bool heat_read_part(const struct heat *h,
+                    uint64_t keyspace,
+                    const struct heat_filter *filter,
+                    uint64_t from_ms,
+                    uint64_t to_ms,
+                    struct heat_map *ret);
+/* The same, but with a column for each operation (outcome, tenant), whose `starts` are the names in
+ * order, and a last one, of no name (data NULL), for what no report told of. */
+struct heat_by {
+    enum heat_name name;
+    struct heat_filter filter;
+};
+bool heat_read_by(const struct heat *h,
+                  uint64_t keyspace,
+                  const struct heat_by *by,
+                  uint64_t from_ms,
+                  uint64_t to_ms,
+                  struct heat_map *ret);
 void heat_map_close(struct heat_map *m);
+
+/* --- for another server --- */
+
+/* Which rows: those that something was told of at or after `since_ms`, from place `next` on (0: the
+ * first). */
+enum { HEAT_PAGES = HEAT_KEYSPACES_MAX * (HEAT_FINE_ROWS + HEAT_COARSE_ROWS) };
+struct heat_page {
+    uint64_t since_ms;
+    uint32_t next;
+};
+/* Whole rows while they take less than `enough` bytes; a row takes less than half a MiB. */
+void heat_put_page(const struct heat *h,
+                   const struct heat_page *page,
+                   size_t enough,
+                   uint64_t now_ms,
+                   struct buf *b);
+/* Takes the rows that are newer than those here, and says where the next page begins (0: this was
+ * the last). The other's clock is taken to be this one's: its
+ * `now_ms` comes with the page. False when it can't be read: what came before the fault stays. */
+bool heat_take_page(struct heat *h, struct slice bytes, struct heat_page *page);
+/* False: it is no page. */
+bool heat_page_begin(struct slice bytes, uint64_t *ret_now_ms);
 
 /* --- what stands out --- */
 
-#define HEAT_NONE UINT32_MAX
 enum heat_blame_kind { HEAT_EVEN, HEAT_TENANT, HEAT_TIME, HEAT_TENANT_AND_TIME };
 struct heat_blame {
     enum heat_blame_kind kind;

@@ -48,7 +48,9 @@ enum {
     LOAD_KNOWN_AFTER_MS = 60000,    /* so much must have been measured */
     LOAD_UNKNOWN_AFTER_MS = 300000, /* without a report: the last value stays, marked unknown */
     LOAD_KEYS_MAX = 64,             /* key samples of one partition in one report */
-    LOAD_ENTRIES_MAX = 1 << 22      /* copies with a load, all in all; more are not counted */
+    LOAD_PARTS_MAX = 16,            /* operations (and outcomes, tenants) of one partition in one */
+    LOAD_PART_NAME_MAX = 63,
+    LOAD_ENTRIES_MAX = 1 << 22 /* copies with a load, all in all; more are not counted */
 };
 #define LOAD_SKETCH_BYTES_MAX (UINT64_C(256) << 20) /* of key samples, all in all */
 
@@ -64,6 +66,13 @@ struct load_key {
     uint64_t weight;
 };
 
+/* Some of the requests: those of an operation with an outcome, of a tenant. */
+struct load_part {
+    struct slice operation, outcome, tenant; /* at most LOAD_PART_NAME_MAX bytes; tenant empty: none
+                                                was said */
+    uint64_t requests;
+};
+
 /* What one report says of one copy. */
 struct load_sample {
     uint64_t partition;
@@ -74,6 +83,8 @@ struct load_sample {
     uint64_t value[LOAD_RESOURCES]; /* as reported */
     const struct load_key *keys;    /* borrowed */
     uint32_t key_count;
+    const struct load_part *parts; /* borrowed; LOAD_PARTS_MAX */
+    uint32_t part_count;
 };
 
 struct load_entry {

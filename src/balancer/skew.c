@@ -167,16 +167,23 @@ advise_salts(const struct skew_fleet *f, const struct skew_yardstick *yards, str
 
 /* --- partitions --- */
 
-/* The resource in which it is largest against a lump; 0 when it is none in any. */
-static double
-largest_lump(const struct skew_partition *p, const double *lump, unsigned *ret_resource)
+/* The resource in which it is largest against a lump, of those that nodes say their limit of if it
+ * is one there; how many times, 0 when it is none in any. */
+static double largest_lump(const struct skew_partition *p,
+                           const double *lump,
+                           const struct skew_yardstick *yards,
+                           unsigned *ret_resource)
 {
     double most = 0;
+    bool limited = false;
     for (unsigned i = 0; i < JUDGED; i++) {
-        double times = lump[judged[i]] > 0 ? (double)p->load[judged[i]] / lump[judged[i]] : 0;
-        if (times > most) {
+        unsigned r = judged[i];
+        double times = lump[r] > 0 ? (double)p->load[r] / lump[r] : 0;
+        bool limits = yards[r].by_capacity && times > 1;
+        if (limits == limited ? times > most : limits) {
             most = times;
-            *ret_resource = judged[i];
+            limited = limits;
+            *ret_resource = r;
         }
     }
     return most;
@@ -252,7 +259,7 @@ find_lumps(const struct skew_fleet *f, const struct skew_yardstick *yards, struc
     for (uint32_t i = 0; i < f->partition_count; i++) {
         const struct skew_partition *p = &f->partitions[i];
         struct skew_finding x = {.partition = i, .node = p->node};
-        if (largest_lump(p, lump, &x.resource) <= 1 || p->node == SKEW_NONE ||
+        if (largest_lump(p, lump, yards, &x.resource) <= 1 || p->node == SKEW_NONE ||
             !node_is_hot(f, yards[x.resource], p->node, x.resource, f->limits.low)) {
             continue;
         }

@@ -41,14 +41,15 @@ struct skew_keys {
     enum sketch_frontier frontier;
 };
 
+/* Of millions: seven digits of a figure do. */
 struct skew_partition {
     uint64_t id;
-    uint32_t node;  /* index of its primary's, or SKEW_NONE */
-    uint32_t group; /* index of its tenant's prefix, or SKEW_NONE */
-    bool known;     /* its load is; else it is the last that was heard, or zeros */
-    uint64_t load[SKEW_RESOURCES];
-    int64_t size_growth;          /* bytes a day */
     const struct skew_keys *keys; /* NULL: none were reported */
+    uint32_t node;                /* index of its primary's, or SKEW_NONE */
+    uint32_t group;               /* index of its tenant's prefix, or SKEW_NONE */
+    float load[SKEW_RESOURCES];
+    float size_growth; /* bytes a day */
+    bool known;        /* its load is; else it is the last that was heard, or zeros */
 };
 
 struct skew_node {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Time downwards, keys across, one character a column. */
+/* Time downwards; keys, operations, outcomes or tenants across, one character a column. */
 #include "cli/cmd.h"
 
 static const char shades[] = " .:-=+*#%@";
@@ -60,6 +60,37 @@ static const struct out_column columns[] = {{"FROM", "from", NULL},
                                             {NULL, NULL, NULL}};
 static const struct out_view view = {"from", columns};
 
+/* A range of keys, or the name of an operation, an outcome or a tenant; "-" of none. */
+static void put_column(struct buf *text, const json_t *answer, size_t column)
+{
+    const json_t *one = json_array_get(json_object_get(answer, "columns"), column);
+    const char *by = json_string_value(json_object_get(answer, "by"));
+    if (by == NULL) {
+        out_put_range(text, one);
+    } else if (json_is_null(json_object_get(one, by))) {
+        buf_put_u8(text, '-');
+    } else {
+        out_put_json(text, json_object_get(one, by));
+    }
+}
+
+static void print_names(struct cli *c, const json_t *answer)
+{
+    size_t n = json_array_size(json_object_get(answer, "columns"));
+    struct buf text;
+    if (json_object_get(answer, "by") == NULL || !c->out.headers) {
+        return;
+    }
+    buf_init(&text, OUT_CELL_MAX);
+    for (size_t i = 0; i < n; i++) {
+        buf_put_str(&text, i > 0 ? ", " : "");
+        put_column(&text, answer, i);
+    }
+    (void)fprintf(c->out.file, "by %s: %.*s\n", json_string_value(json_object_get(answer, "by")),
+                  (int)text.len, (const char *)text.data);
+    buf_close(&text);
+}
+
 static void print_legend(struct cli *c, const json_t *answer, const struct hottest *h)
 {
     struct buf text;
@@ -67,7 +98,7 @@ static void print_legend(struct cli *c, const json_t *answer, const struct hotte
         return;
     }
     buf_init(&text, OUT_CELL_MAX);
-    out_put_range(&text, json_array_get(json_object_get(answer, "columns"), h->column));
+    put_column(&text, answer, h->column);
     (void)fprintf(c->out.file, "\n%zu columns; %c is %.0f %s of %s, in column %zu: %.*s\n",
                   json_array_size(json_object_get(answer, "columns")), shades[SHADES - 1], h->value,
                   json_string_value(json_object_get(answer, "unit")),
@@ -90,6 +121,7 @@ static void print(struct cli *c, const json_t *answer)
     out_rows(&c->out, &view, shown);
     if (c->out.format == OUT_TABLE) {
         print_legend(c, answer, &h);
+        print_names(c, answer);
     }
     json_decref(shown);
 }
@@ -101,6 +133,10 @@ static int run(struct cli *c)
     target_init(&t, "/v1/heatmap");
     target_query(&t, "keyspace", c->args->operands[0]);
     target_flag(&t, c, "resource");
+    target_flag(&t, c, "by");
+    target_flag(&t, c, "operation");
+    target_flag(&t, c, "outcome");
+    target_flag(&t, c, "tenant");
     target_flag(&t, c, "from");
     target_flag(&t, c, "to");
     int code = cli_read(c, &t, &answer);
@@ -119,6 +155,10 @@ static int run(struct cli *c)
 static const struct cli_flag flags[] = {
     {"resource", "RESOURCE", "Of this one, as in reports: reads, cpu_ms … (requests)", ARGS_TEXT, 0,
      false, false},
+    {"by", "NAME", "Across: operation, outcome or tenant (key ranges)", ARGS_TEXT, 0, false, false},
+    {"operation", "OPERATION", "Of this operation's requests only", ARGS_TEXT, 0, false, false},
+    {"outcome", "OUTCOME", "Of requests that ended so only", ARGS_TEXT, 0, false, false},
+    {"tenant", "TENANT", "Of this tenant only", ARGS_TEXT, 0, false, false},
     {"from", "TIME", "From this time on, 2026-11-30T09:00:00Z (a day ago)", ARGS_TEXT, 0, false,
      false},
     {"to", "TIME", "Before this time (now)", ARGS_TEXT, 0, false, false},
@@ -126,7 +166,7 @@ static const struct cli_flag flags[] = {
 
 const struct cli_command heatmap_commands[] = {
     {"", "KEYSPACE", "Show where and when the load was: time downwards, keys across",
-     "cadastre heatmap orders\ncadastre heatmap orders --resource writes "
-     "--from 2026-11-30T09:00:00Z -o json\n",
+     "cadastre heatmap orders\ncadastre heatmap orders --by operation --tenant acme\n"
+     "cadastre heatmap orders --resource writes --from 2026-11-30T09:00:00Z -o json\n",
      flags, run},
     {NULL, NULL, NULL, NULL, NULL, NULL}};

@@ -74,11 +74,37 @@ static void print_findings(struct cli *c, const json_t *answer)
     json_decref(rows);
 }
 
+/* "operations: get 0.9, put 0.1", as far as reports told them apart. */
+static void print_shares(struct cli *c, const json_t *answer)
+{
+    static const struct {
+        const char *list, *member;
+    } told[] = {{"operations", "operation"}, {"outcomes", "outcome"}, {"tenants", "tenant"}};
+    for (size_t i = 0; i < sizeof told / sizeof told[0]; i++) {
+        const json_t *list = json_object_get(answer, told[i].list), *one;
+        struct buf line;
+        size_t k;
+        if (json_array_size(list) == 0) {
+            continue;
+        }
+        buf_init(&line, OUT_CELL_MAX);
+        json_array_foreach(list, k, one)
+        {
+            buf_put_str(&line, k > 0 ? ", " : "");
+            out_put_json(&line, json_object_get(one, told[i].member));
+            buf_printf(&line, " %.3g", json_number_value(json_object_get(one, "share")));
+        }
+        (void)fprintf(c->out.file, "%s: %.*s\n", told[i].list, (int)line.len,
+                      (const char *)line.data);
+        buf_close(&line);
+    }
+}
+
 /* The one sentence that it comes down to. */
 static void print_cause(struct cli *c, const json_t *answer)
 {
     const json_t *cause = json_object_get(answer, "cause");
-    const char *what[] = {"tenant", "from", "node"};
+    const char *what[] = {"tenant", "operation", "outcome", "from", "node"};
     if (cause == NULL) {
         return;
     }
@@ -118,6 +144,7 @@ static int run(struct cli *c)
         print_findings(c, answer);
         if (c->out.format == OUT_TABLE) {
             print_cause(c, answer);
+            print_shares(c, answer);
         }
     }
     json_decref(answer);

@@ -72,13 +72,36 @@ static json_t *keys_of(const struct cadastre_load *l)
     return keys;
 }
 
+/* NULL when a name is no UTF-8. */
+static json_t *parts_of(const struct cadastre_load *l)
+{
+    json_t *parts = json_array();
+    bool ok = true;
+    for (size_t i = 0; i < l->by_count && i < CADASTRE_LOAD_BY_MAX; i++) {
+        const struct cadastre_load_by *by = &l->by[i];
+        json_t *part = json_object();
+        ok &= json_object_set_new(part, "operation", json_string(by->operation)) == 0 &&
+              json_object_set_new(part, "outcome", json_string(by->outcome)) == 0;
+        if (by->tenant != NULL) {
+            ok &= json_object_set_new(part, "tenant", json_string(by->tenant)) == 0;
+        }
+        put(part, "requests", by->requests);
+        (void)json_array_append_new(parts, part);
+    }
+    if (!ok) {
+        json_decref(parts);
+        return NULL;
+    }
+    return parts;
+}
+
 /* As JSON in memory to be freed, or NULL. */
 static char *partition_text(const struct cadastre_load *l)
 {
-    json_t *keys = keys_of(l), *object = json_object();
+    json_t *keys = keys_of(l), *parts = parts_of(l), *object = json_object();
     char *text = NULL;
-    bool ok =
-        keys != NULL && json_object_set_new(object, "keyspace", json_string(l->keyspace)) == 0;
+    bool ok = keys != NULL && parts != NULL &&
+              json_object_set_new(object, "keyspace", json_string(l->keyspace)) == 0;
     put(object, "partition", l->partition);
     put(object, "epoch", l->epoch);
     put(object, "reads", l->reads);
@@ -91,10 +114,14 @@ static char *partition_text(const struct cadastre_load *l)
     if (ok && json_array_size(keys) > 0) {
         (void)json_object_set(object, "keys", keys);
     }
+    if (ok && json_array_size(parts) > 0) {
+        (void)json_object_set(object, "by", parts);
+    }
     if (ok) {
         text = json_dumps(object, JSON_COMPACT);
     }
     json_decref(keys);
+    json_decref(parts);
     json_decref(object);
     return text;
 }
@@ -166,7 +193,7 @@ batch_add(struct batch *b, const struct cadastre_load *l, struct cadastre_error 
     char *text = partition_text(l);
     enum cadastre_status status = CADASTRE_OK;
     if (text == NULL) {
-        return cl_error(e, CADASTRE_INVALID, "", "a keyspace or a key is not UTF-8");
+        return cl_error(e, CADASTRE_INVALID, "", "a keyspace, a key or a name is not UTF-8");
     }
     if (b->in_body > 0) {
         buf_put_u8(&b->body, ',');

@@ -466,12 +466,20 @@ enum {
     CADASTRE_LOAD_STORAGE_LATENCY = 1 << 5,
     CADASTRE_LOAD_ITEMS = 1 << 6,
     CADASTRE_LOAD_TOMBSTONES = 1 << 7,
-    CADASTRE_LOAD_KEYS_MAX = 64
+    CADASTRE_LOAD_KEYS_MAX = 64,
+    CADASTRE_LOAD_BY_MAX = 16
 };
 struct cadastre_load_key {
     const char *key, *end; /* as the keyspace's key_encoding writes them; `end` NULL: no range */
     size_t key_len, end_len;
     uint64_t weight; /* requests that this one stands for, or their cost; at least 1 */
+};
+/* Of the reads and writes, those of an operation that ended so. Names are as those of keyspaces
+ * ("get", "ok"; what is not "ok" is taken to have gone wrong), and none comes twice. */
+struct cadastre_load_by {
+    const char *operation, *outcome;
+    const char *tenant; /* NULL: none is told apart */
+    uint64_t requests;  /* all together at most reads and writes */
 };
 struct cadastre_load {
     const char *keyspace;
@@ -483,6 +491,8 @@ struct cadastre_load {
     uint64_t storage_latency_ms_p99, items, tombstones;
     const struct cadastre_load_key *keys; /* a sample of the keys asked for */
     size_t key_count;
+    const struct cadastre_load_by *by; /* what they were, if that is counted */
+    size_t by_count;                   /* at most CADASTRE_LOAD_BY_MAX, beyond they are not sent */
 };
 struct cadastre_load_report {
     uint64_t interval_ms; /* 100 to 600000 */

@@ -71,6 +71,7 @@ struct past {
 
 struct building {
     const struct fleet_input *in;
+    uint64_t horizon_ms;
     struct bal_fleet *f;
     struct past *past; /* by partition; owns */
     uint32_t past_count;
@@ -352,10 +353,21 @@ static enum err_code add_nodes(struct building *b)
 struct heard {
     struct bal_partition_spec *spec;
     struct slice start;
-    uint64_t mono_ms;
-    uint64_t half_life_ms;
+    uint64_t mono_ms, half_life_ms, horizon_ms;
     bool known;
 };
+
+/* What it holds, or will at the horizon, by when a move should have paid: the larger of both. */
+static uint64_t size_of(const struct load_entry *e, uint64_t horizon_ms)
+{
+    uint64_t now = bal_min(load_value(e, LOAD_SIZE, LOAD_FAST), BAL_LOAD_MAX);
+    int64_t a_day = load_growth(e, LOAD_SIZE);
+    if (a_day <= 0) {
+        return now;
+    }
+    uint64_t a_s = (uint64_t)a_day / 86400, most = BAL_LOAD_MAX / (horizon_ms / 1000 + 1);
+    return bal_min(now + bal_min(a_s, most) * horizon_ms / 1000, BAL_LOAD_MAX);
+}
 
 static void take_hint(struct heard *h, const struct sketch *sketch)
 {
@@ -381,7 +393,7 @@ static void take_load(void *arg, const struct load_entry *e)
     load[BAL_CPU] = bal_min(load_value(e, LOAD_CPU, horizon), BAL_LOAD_MAX);
     load[BAL_READ] = bal_min(reads, BAL_LOAD_MAX);
     load[BAL_WRITE] = bal_min(writes, BAL_LOAD_MAX);
-    load[BAL_BYTES] = bal_min(load_value(e, LOAD_SIZE, LOAD_FAST), BAL_LOAD_MAX);
+    load[BAL_BYTES] = size_of(e, h->horizon_ms);
     load[REQUESTS] = bal_min(bal_more(reads, writes), BAL_LOAD_MAX);
     h->known = load_known_of(e, h->half_life_ms, h->mono_ms);
     if (e->sketch != NULL) {
@@ -475,7 +487,11 @@ static enum err_code add_partition(struct building *b,
                                    const struct dir_partition *next)
 {
     struct bal_partition_spec s = {.id = p->id, .version = p->epoch, .moved_ms = p->owner_since_ms};
-    struct heard heard = {&s, dir_partition_start(p), b->in->mono_ms, b->half_life_ms, false};
+    struct heard heard = {.spec = &s,
+                          .start = dir_partition_start(p),
+                          .mono_ms = b->in->mono_ms,
+                          .half_life_ms = b->half_life_ms,
+                          .horizon_ms = b->horizon_ms};
     const struct past *past =
         bsearch(&p->id, b->past, b->past_count, sizeof b->past[0], past_order);
     const struct fleet_birth *born = b->in->birth_count == 0
@@ -543,8 +559,12 @@ static enum err_code build(struct building *b)
 
 enum err_code fleet_build(struct bal_fleet *f, const struct fleet_input *in, struct err *e)
 {
-    struct building b = {.in = in, .f = f, .e = e};
-    b.half_life_ms = view_balancer(in->view)->values[DIR_BALANCER_HALF_LIFE_MS];
+    const uint64_t *values = view_balancer(in->view)->values;
+    struct building b = {.in = in,
+                         .f = f,
+                         .e = e,
+                         .half_life_ms = values[DIR_BALANCER_HALF_LIFE_MS],
+                         .horizon_ms = values[DIR_BALANCER_HORIZON_MS]};
     bal_fleet_init(f);
     enum err_code code = build(&b);
     mem_free(b.past);

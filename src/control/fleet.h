@@ -4,7 +4,8 @@
  *
  * Resources: where every living node says a capacity ("cpu", "reads_per_s", "writes_per_s",
  * "bytes", "requests_per_s"), that counts. Where none of load is said by all, every node is taken
- * to bear twice the mean of requests, at least FLEET_REQUESTS_MIN: then even is what counts. */
+ * to bear twice the mean of requests, at least FLEET_REQUESTS_MIN: then even is what counts. Of
+ * bytes it is the larger of those now and those at the balancer's horizon, by their growth. */
 #ifndef CONTROL_FLEET_H
 #define CONTROL_FLEET_H
 

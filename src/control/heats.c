@@ -5,8 +5,11 @@
 
 #include <pthread.h>
 
+enum { CLOCK_APART_MS = 2000 }; /* from the leader's, beyond which it is taken over */
+
 struct heats {
     pthread_mutex_t lock;
+    uint64_t ahead_ms; /* the shared clock, less the monotonic one */
     struct heat *heat;
 };
 
@@ -75,6 +78,7 @@ void heats_put(struct heats *h,
 {
     struct slice end = dir_partition_end(p);
     (void)pthread_mutex_lock(&h->lock);
+    now_ms += h->ahead_ms;
     if (heat_is_due(h->heat, p->keyspace, now_ms)) {
         follow(h->heat, v, p->keyspace, now_ms);
     }
@@ -82,15 +86,21 @@ void heats_put(struct heats *h,
     (void)pthread_mutex_unlock(&h->lock);
 }
 
-bool heats_read(struct heats *h,
-                uint64_t keyspace,
-                unsigned r,
-                uint64_t from_ms,
-                uint64_t to_ms,
-                struct heat_map *ret)
+static bool read_asked(const struct heat *h, const struct heats_ask *ask, struct heat_map *ret)
+{
+    if (ask->by != NULL) {
+        return heat_read_by(h, ask->keyspace, ask->by, ask->from_ms, ask->to_ms, ret);
+    }
+    if (ask->filter != NULL) {
+        return heat_read_part(h, ask->keyspace, ask->filter, ask->from_ms, ask->to_ms, ret);
+    }
+    return heat_read(h, ask->keyspace, ask->resource, ask->from_ms, ask->to_ms, ret);
+}
+
+bool heats_read(struct heats *h, const struct heats_ask *ask, struct heat_map *ret)
 {
     (void)pthread_mutex_lock(&h->lock);
-    bool kept = heat_read(h->heat, keyspace, r, from_ms, to_ms, ret);
+    bool kept = read_asked(h->heat, ask, ret);
     (void)pthread_mutex_unlock(&h->lock);
     return kept;
 }
@@ -101,4 +111,59 @@ uint64_t heats_bytes(struct heats *h)
     uint64_t bytes = heat_bytes(h->heat);
     (void)pthread_mutex_unlock(&h->lock);
     return bytes;
+}
+
+void heats_set_clock(struct heats *h, uint64_t ahead_ms)
+{
+    (void)pthread_mutex_lock(&h->lock);
+    h->ahead_ms = ahead_ms;
+    (void)pthread_mutex_unlock(&h->lock);
+}
+
+uint64_t heats_clock(struct heats *h, uint64_t now_ms)
+{
+    (void)pthread_mutex_lock(&h->lock);
+    uint64_t clock_ms = now_ms + h->ahead_ms;
+    (void)pthread_mutex_unlock(&h->lock);
+    return clock_ms;
+}
+
+/* --- for followers --- */
+
+void heats_put_page(struct heats *h,
+                    const struct heat_page *page,
+                    size_t enough,
+                    uint64_t now_ms,
+                    struct buf *b)
+{
+    (void)pthread_mutex_lock(&h->lock);
+    heat_put_page(h->heat, page, enough, now_ms + h->ahead_ms, b);
+    (void)pthread_mutex_unlock(&h->lock);
+}
+
+static void agree(struct heats *h, uint64_t clock_ms, uint64_t now_ms)
+{
+    uint64_t own = now_ms + h->ahead_ms;
+    uint64_t apart = own > clock_ms ? own - clock_ms : clock_ms - own;
+    if (apart > CLOCK_APART_MS) {
+        h->ahead_ms = clock_ms - now_ms; /* may wrap, and so does what is added to it */
+        heat_free(h->heat);
+        h->heat = heat_new(HEAT_BYTES_MAX);
+    }
+}
+
+bool heats_take_page(struct heats *h,
+                     struct slice bytes,
+                     uint64_t now_ms,
+                     struct heat_page *page,
+                     uint64_t *ret_clock_ms)
+{
+    bool ok = heat_page_begin(bytes, ret_clock_ms);
+    (void)pthread_mutex_lock(&h->lock);
+    if (ok) {
+        agree(h, *ret_clock_ms, now_ms);
+        ok = heat_take_page(h->heat, bytes, page);
+    }
+    (void)pthread_mutex_unlock(&h->lock);
+    return ok;
 }

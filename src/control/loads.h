@@ -90,8 +90,10 @@ bool loads_take_summary(struct loads *l,
 struct loads_pulls {
     uint64_t done, failed, bytes;
     uint64_t records, last_ms; /* of the last whole one; last_ms 0: there was none */
+    uint64_t heats;            /* heat maps that came whole */
 };
 void loads_note_pull(struct loads *l, bool done, uint64_t bytes, uint64_t records, uint64_t now_ms);
+void loads_note_heat(struct loads *l, bool done, uint64_t bytes);
 struct loads_pulls loads_pulls(struct loads *l);
 
 /* What a command changed: loads follow splits and merges, and go with what goes. Loop thread. */

@@ -169,6 +169,15 @@ void loads_note_pull(struct loads *l, bool done, uint64_t bytes, uint64_t record
     (void)pthread_mutex_unlock(&l->lock);
 }
 
+void loads_note_heat(struct loads *l, bool done, uint64_t bytes)
+{
+    (void)pthread_mutex_lock(&l->lock);
+    l->pulls.bytes += bytes;
+    l->pulls.failed += done ? 0 : 1;
+    l->pulls.heats += done ? 1 : 0;
+    (void)pthread_mutex_unlock(&l->lock);
+}
+
 struct loads_pulls loads_pulls(struct loads *l)
 {
     (void)pthread_mutex_lock(&l->lock);

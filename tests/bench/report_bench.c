@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the load reports of a fleet cost one server, over HTTP on loopback, Raft left out.
  *
- *   report_bench NODES PARTITIONS_EACH REPORTS KEYED
+ *   report_bench NODES PARTITIONS_EACH REPORTS KEYED BY
  *
  * A directory of NODES * PARTITIONS_EACH partitions. Each report is of all partitions of a node, of
- * which KEYED have 16 key samples. Prints one JSON object: for either form its bytes and the
- * processor time of the server's side per report, what share of one core that is when each node
- * reports every ten seconds, and the memory that the loads take. */
+ * which KEYED have 16 key samples; each says of BY operations what they were. Prints one JSON
+ * object: for either form its bytes and the processor time of the server's side per report, what
+ * share of one core that is when each node reports every ten seconds, and the memory that the loads
+ * take; then what one GET /v1/skew takes. */
 #include "api/load.pb-c.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -21,10 +22,13 @@
 #include <unistd.h>
 
 enum { KEYS = 16, FORMS = 2 };
+static const char *const operations[LOAD_PARTS_MAX] = {
+    "get", "put",    "scan",  "delete", "list", "touch",  "incr", "append",
+    "cas", "expire", "merge", "watch",  "lock", "unlock", "stat", "ping"};
 
 struct fleet {
     struct api_world w;
-    uint64_t nodes, each, keyed, *sessions;
+    uint64_t nodes, each, keyed, by, *sessions;
     struct part {
         uint64_t id, epoch;
     } * parts; /* of node i: from i * each on */
@@ -105,7 +109,12 @@ static void write_json(const struct fleet *f, uint64_t node, struct buf *b)
             buf_printf(b, "%s{\"key\":\"user:%06" PRIu64 "\",\"weight\":%" PRIu64 "}",
                        k == 0 ? ",\"keys\":[" : ",", k * 7919 % 100000, 1 + k);
         }
-        buf_put_str(b, i < f->keyed ? "]}" : "}");
+        buf_put_str(b, i < f->keyed ? "]" : "");
+        for (uint64_t k = 0; k < f->by; k++) {
+            buf_printf(b, "%s{\"operation\":\"%s\",\"outcome\":\"ok\",\"requests\":%" PRIu64 "}",
+                       k == 0 ? ",\"by\":[" : ",", operations[k], p->id % 700 / f->by);
+        }
+        buf_put_str(b, f->by > 0 ? "]}" : "}");
     }
     buf_put_str(b, "]}");
 }
@@ -130,11 +139,13 @@ static void fill(Cadastre__PartitionLoad *m, const struct part *p, char *keyspac
 
 static void write_protobuf(const struct fleet *f, uint64_t node, struct buf *b)
 {
-    static char keyspace[] = "ks", names[KEYS][16];
+    static char keyspace[] = "ks", ok[] = "ok", names[KEYS][16];
     Cadastre__KeyWeight key[KEYS], *keys[KEYS];
     uint64_t n = f->counts[node];
     Cadastre__PartitionLoad *loads = mem_alloc((n + 1) * sizeof *loads);
     Cadastre__PartitionLoad **list = mem_alloc((n + 1) * sizeof(void *));
+    Cadastre__PartLoad *part = mem_alloc((n * f->by + 1) * sizeof *part);
+    Cadastre__PartLoad **parts = mem_alloc((n * f->by + 1) * sizeof(void *));
     Cadastre__LoadReport m;
     for (unsigned k = 0; k < KEYS; k++) {
         int len = snprintf(names[k], sizeof names[k], "user:%06u", k * 7919 % 100000);
@@ -150,6 +161,15 @@ static void write_protobuf(const struct fleet *f, uint64_t node, struct buf *b)
         fill(&loads[i], &f->parts[node * f->each + i], keyspace);
         loads[i].n_keys = i < f->keyed ? KEYS : 0;
         loads[i].keys = keys;
+        loads[i].n_by = f->by;
+        loads[i].by = parts + i * f->by;
+        for (uint64_t k = i * f->by; k < (i + 1) * f->by; k++) {
+            cadastre__part_load__init(&part[k]);
+            part[k].operation = (char *)(uintptr_t)operations[k % f->by];
+            part[k].outcome = ok;
+            SET(&part[k], requests, loads[i].writes / f->by);
+            parts[k] = &part[k];
+        }
         list[i] = &loads[i];
     }
     m.n_partitions = n;
@@ -160,6 +180,8 @@ static void write_protobuf(const struct fleet *f, uint64_t node, struct buf *b)
     }
     mem_free(loads);
     mem_free(list);
+    mem_free(part);
+    mem_free(parts);
 }
 
 /* Of every node once, or of the first `reports`. Processor time of all threads but this one. */
@@ -190,15 +212,52 @@ static uint64_t send_all(struct fleet *f, unsigned form, uint64_t reports, uint6
     return spent;
 }
 
+/* What it takes at most, above what was there before; with the answer, which this process reads. */
+static uint64_t peak_bytes(void)
+{
+    char line[256];
+    unsigned long kib = 0;
+    FILE *f = fopen("/proc/self/status", "re");
+    while (f != NULL && fgets(line, sizeof line, f) != NULL) {
+        if (strncmp(line, "VmHWM:", 6) == 0) {
+            kib = strtoul(line + 6, NULL, 10);
+        }
+    }
+    if (f != NULL) {
+        (void)fclose(f);
+    }
+    return (uint64_t)kib << 10;
+}
+
+static void forget_peak(void)
+{
+    FILE *f = fopen("/proc/self/clear_refs", "we");
+    if (f != NULL) {
+        (void)fputs("5", f);
+        (void)fclose(f);
+    }
+}
+
+static void print_skew(struct fleet *f)
+{
+    forget_peak();
+    uint64_t before = resident_bytes(), all = cpu_ns(CLOCK_PROCESS_CPUTIME_ID);
+    api_call(&f->w, "GET /v1/skew", NULL, NULL);
+    (void)printf(",\"skew\":{\"status\":%d,\"ms\":%" PRIu64 ",\"bytes\":%" PRIu64 "}",
+                 f->w.answer.status, (cpu_ns(CLOCK_PROCESS_CPUTIME_ID) - all) / 1000000,
+                 peak_bytes() - before);
+}
+
 int main(int argc, char **argv)
 {
     static const char *const forms[FORMS] = {"json", "protobuf"};
     struct fleet f = {.nodes = 1000, .each = 1000};
     uint64_t reports = 300, bytes;
-    if (argc != 5 || !parse_u64(argv[1], 20000, &f.nodes) || !parse_u64(argv[2], 100000, &f.each) ||
+    if (argc != 6 || !parse_u64(argv[5], LOAD_PARTS_MAX, &f.by) ||
+        !parse_u64(argv[1], 20000, &f.nodes) || !parse_u64(argv[2], 100000, &f.each) ||
         !parse_u64(argv[3], 100000, &reports) || !parse_u64(argv[4], 100000, &f.keyed) ||
         f.nodes == 0 || reports == 0) {
-        (void)fprintf(stderr, "usage: report_bench NODES PARTITIONS_EACH REPORTS KEYED\n");
+        (void)fprintf(stderr, "usage: report_bench NODES PARTITIONS_EACH REPORTS KEYED BY\n");
         return 2;
     }
     f.sessions = mem_zalloc(f.nodes * sizeof f.sessions[0]);
@@ -220,6 +279,7 @@ int main(int argc, char **argv)
                      ns / reports / (f.each > 0 ? f.each : 1),
                      (double)ns / (double)reports * (double)f.nodes / 10 / 1e9 * 100);
     }
+    print_skew(&f);
     (void)printf("}\n");
     api_world_close(&f.w);
     return 0;

@@ -263,6 +263,9 @@ static void do_load(char *const *w)
     struct cadastre_load_key keys[] = {
         {.key = "a\"b", .key_len = 3, .weight = 9},
         {.key = "c", .key_len = 1, .end = "d", .end_len = 1, .weight = 1}};
+    static const struct cadastre_load_by by[] = {
+        {.operation = "get", .outcome = "ok", .tenant = "acme", .requests = 600},
+        {.operation = "put", .outcome = "error", .requests = 60}};
     for (uint64_t i = 0; i < count; i++) {
         loads[i] = (struct cadastre_load){.keyspace = w[1],
                                           .partition = driver_number(w[2]) + i,
@@ -274,7 +277,9 @@ static void do_load(char *const *w)
                                           .items = 5,
                                           .queue_ms_p99 = 2,
                                           .keys = keys,
-                                          .key_count = 2};
+                                          .key_count = 2,
+                                          .by = by,
+                                          .by_count = 2};
     }
     struct cadastre_load_report report = {
         .interval_ms = 60000, .loads = loads, .count = count, .node = "{\"cpu\":1.5}"};

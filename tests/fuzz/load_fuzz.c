@@ -22,6 +22,31 @@ static void check_keys(const struct load_batch *b, const struct batch_sample *s)
     }
 }
 
+static void put_heat(struct heat *h, const struct load_batch *b, const struct batch_sample *s)
+{
+    struct load_part parts[LOAD_PARTS_MAX];
+    struct load_sample sample = {
+        .interval_ms = b->interval_ms, .has = s->has, .parts = parts, .part_count = s->part_count};
+    uint64_t all = 0;
+    ASSERT(s->part_count <= LOAD_PARTS_MAX && s->part_from + s->part_count <= b->part_count);
+    for (unsigned r = 0; r < LOAD_RESOURCES; r++) {
+        sample.value[r] = s->value[r];
+    }
+    for (uint32_t k = 0; k < s->part_count; k++) {
+        const struct batch_part *p = &b->parts[s->part_from + k];
+        struct slice names[HEAT_NAMES];
+        for (unsigned n = 0; n < HEAT_NAMES; n++) {
+            check_text(b, p->name[n]);
+            names[n] = batch_slice(b, p->name[n]);
+            ASSERT(parse_is_name(names[n]) || (n == HEAT_BY_TENANT && !p->has_tenant));
+        }
+        parts[k] = (struct load_part){names[0], names[1], names[2], p->requests};
+        all += p->requests;
+    }
+    ASSERT(all <= s->value[LOAD_READS] + s->value[LOAD_WRITES]);
+    heat_put(h, 1, slice_of("", 0), NULL, &sample, 1000000);
+}
+
 static void
 count(struct load *l, const struct load_batch *b, const struct batch_sample *s, uint64_t now)
 {
@@ -71,16 +96,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         (data[0] & 1) == 0 ? load_read_json(body, &b, &e) : load_read_protobuf(body, &b, &e);
     ASSERT(code == ERR_OK || (code == ERR_INVALID_REQUEST && e.code == code));
     if (code == ERR_OK) {
+        struct heat *h = heat_new(HEAT_BYTES_MAX);
+        struct slice start = slice_of("", 0);
+        heat_set_columns(h, 1, &(struct heat_columns){&start, 1, 1}, 1000000);
         struct load *l = load_new(LOAD_BATCH_MAX, LOAD_SKETCH_BYTES_MAX);
         ASSERT(b.session > 0 && b.interval_ms >= LOAD_INTERVAL_MIN_MS &&
                b.interval_ms <= LOAD_INTERVAL_MAX_MS);
         for (uint32_t i = 0; i < b.count; i++) {
             ASSERT(parse_is_name(batch_slice(&b, b.samples[i].keyspace)));
             check_keys(&b, &b.samples[i]);
+            put_heat(h, &b, &b.samples[i]);
             count(l, &b, &b.samples[i], 1000000);
             count(l, &b, &b.samples[i], 1900000);
         }
         load_free(l);
+        heat_free(h);
     }
     load_batch_free(&b);
     return 0;

@@ -516,7 +516,9 @@ def load_is_reported_in_requests_of_a_bounded_size():
         equal(first.body["partitions"][2], {
             "keyspace": "ks", "partition": 3, "epoch": 50, "reads": 600, "writes": 60, "read_bytes": 0, "write_bytes": 0,
             "cpu_ms": 0, "size_bytes": 1000, "queue_ms_p99": 2, "items": 5,
-            "keys": [{"key": 'a"b', "weight": 9}, {"key": "c", "end": "d", "weight": 1}]})
+            "keys": [{"key": 'a"b', "weight": 9}, {"key": "c", "end": "d", "weight": 1}],
+            "by": [{"operation": "get", "outcome": "ok", "tenant": "acme", "requests": 600},
+                   {"operation": "put", "outcome": "error", "requests": 60}]})
         equal({k: v for k, v in first.body.items() if k != "partitions"},
               {"session": p.session, "interval_ms": 60000, "seq": 1, "node": {"cpu": 1.5}})
         # More than a request holds.

@@ -344,6 +344,23 @@ class CliTest(unittest.TestCase):
             "FROM  LARGEST  HEAT\nT1    900.0    | +@|\nT2    1.0      |.  |\n\n"
             "3 columns; @ is 900 per_s of writes, in column 3: [p, )\n"))
 
+    def test_heatmap_by_name_says_which_columns_these_are(self):
+        m = self.mock_list(reply({
+            "resource": "requests", "unit": "per_s", "by": "operation", "columns": [{"operation": "get"}, {"operation": None}],
+            "rows": [{"from": "T1", "values": [900, 450]}]}))
+        run = self.run_cli([m], "heatmap", "orders", "--by", "operation", "--tenant", "acme", "--outcome", "ok")
+        self.assertEqual(m.seen[0]["target"], "/v1/heatmap?keyspace=orders&by=operation&outcome=ok&tenant=acme")
+        self.assertEqual(run.stdout, "FROM  LARGEST  HEAT\nT1    900.0    |@+|\n\n"
+                                     "2 columns; @ is 900 per_s of requests, in column 1: get\nby operation: get, -\n")
+
+    def test_skew_says_what_requests_were(self):
+        m = self.mock_list(reply({
+            "resources": {}, "operations": [{"operation": "get", "share": 0.9}, {"operation": "put", "share": 0.1}],
+            "outcomes": [{"outcome": "ok", "share": 1}], "tenants": [],
+            "cause": {"kind": "operation_and_time", "operation": "scan", "from": "T1", "why": "much more"}}))
+        self.assertEqual(self.run_cli([m], "skew", "orders").stdout.splitlines()[-3:], [
+            "cause: operation_and_time scan T1: much more", "operations: get 0.9, put 0.1", "outcomes: ok 1"])
+
     def test_skew_ends_with_the_cause(self):
         m = self.mock_list(reply({"resources": {}, "cause": {
             "kind": "tenant_and_time", "tenant": "a/", "from": "T1", "why": "one tenant had much more load"}}))

@@ -132,6 +132,18 @@ REQUESTS = [
     ("POST", "/v1/keyspaces/ks/validate", {"routes": [{"partition": 1, "epoch": 1, "mod_revision": 1}]},
      {"/routes": {"array"}, "/routes/0": NAME, "/routes/0/partition": COUNT, "/routes/0/epoch": COUNT,
       "/routes/0/mod_revision": COUNT}),
+    ("POST", "/v1/nodes/n1/load",
+     {"session": 1, "interval_ms": 1000, "revision": 1, "seq": 1, "node": {"cpu": 1, "latency_ms_p99": 1},
+      "partitions": [{"keyspace": "ks", "partition": 1, "epoch": 1, "reads": 9, "writes": 9, "read_bytes": 9,
+                      "write_bytes": 9, "cpu_ms": 9, "size_bytes": 9, "keys": [{"key": "a", "end": "b", "weight": 1}],
+                      "by": [{"operation": "get", "outcome": "ok", "tenant": "a", "requests": 1}]}]},
+     {"/session": POSITIVE, "/interval_ms": POSITIVE, "/revision": COUNT, "/seq": POSITIVE,
+      "/node/cpu": {"zero", "half"}, "/node/latency_ms_p99": COUNT, "/partitions": {"array"}, "/partitions/0/keyspace": NAME,
+      "/partitions/0/partition": POSITIVE, "/partitions/0/epoch": POSITIVE, "/partitions/0/reads": COUNT,
+      "/partitions/0/size_bytes": COUNT, "/partitions/0/keys": {"array"}, "/partitions/0/keys/0/key": {"empty", "text"},
+      "/partitions/0/keys/0/end": {"empty", "text"}, "/partitions/0/keys/0/weight": POSITIVE, "/partitions/0/by": {"array"},
+      "/partitions/0/by/0/operation": NAME, "/partitions/0/by/0/outcome": NAME, "/partitions/0/by/0/tenant": NAME,
+      "/partitions/0/by/0/requests": COUNT}),
     ("POST", "/v1/keyspaces/ks/partitions/{p}/check", {"node": "n1", "epoch": 1},
      {"/node": NAME, "/epoch": COUNT}),
 ]
@@ -263,7 +275,8 @@ def members_twice_unknown_or_missing():
     required = {"/name", "/scheme", "/at", "/with", "/to", "/node", "/address", "/id", "/raft_address", "/api_url",
                 "/instance", "/role", "/keys", "/routes", "/epoch", "/partition_key/delimiter", "/partition_key/fields",
                 "/rate_limit/requests_per_s", "/copies/0/keyspace", "/copies/0/partition", "/copies/0/copy",
-                "/routes/0/partition", "/routes/0/epoch"}
+                "/routes/0/partition", "/routes/0/epoch", "/partitions/0/by/0/operation", "/partitions/0/by/0/outcome",
+                "/partitions/0/by/0/requests"}
 
     def run(judge, request, body, fields):
         optional = {("POST", "/role"), ("POST", "/to")}

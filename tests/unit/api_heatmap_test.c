@@ -25,6 +25,8 @@ static void begin(const char *keyspace)
     api_world_open(&w);
     CHECK(EXPECT(&w, "PUT /v1/nodes/n1", "{\"address\":\"n1:1\",\"lease\":\"static\"}", 200, NULL));
     session = api_u64(&w, "session");
+    /* There is a past, also on a machine that has just started. */
+    heats_set_clock(loads_heats(control_loads(w.control)), 86400000);
     CHECK(EXPECT(&w, "POST /v1/keyspaces", keyspace, 201, NULL));
     list();
 }
@@ -137,10 +139,24 @@ static void what_is_asked_wrongly_is_refused(void)
             "invalid_request", "to"),
         ROW("GET /v1/heatmap?keyspace=ks&to=2001-01-01T00:00:00Z", NULL, 400, "invalid_request",
             "after from"),
+        ROW("GET /v1/heatmap?keyspace=ks&by=key", NULL, 400, "invalid_request", "by must be"),
+        ROW("GET /v1/heatmap?keyspace=ks&by=", NULL, 400, "invalid_request", "by must be"),
+        ROW("GET /v1/heatmap?keyspace=ks&operation=", NULL, 400, "invalid_request", "operation"),
+        ROW("GET /v1/heatmap?keyspace=ks&outcome=Not%20OK", NULL, 400, "invalid_request",
+            "outcome"),
+        ROW("GET /v1/heatmap?keyspace=ks&tenant=", NULL, 400, "invalid_request", "tenant"),
+        ROW("GET /v1/heatmap?keyspace=ks&by=operation&resource=writes", NULL, 400,
+            "invalid_request", "resource"),
+        ROW("GET /v1/heatmap?keyspace=ks&outcome=ok&resource=errors", NULL, 400, "invalid_request",
+            "resource"),
+        ROW("GET /v1/heatmap?keyspace=hashed&by=tenant&resource=errors", NULL, 400,
+            "invalid_request", "hash keyspace"),
         ROW("GET /v1/heatmap?keyspace=ks&limit=3", NULL, 400, "invalid_request", NULL),
         ROW("POST /v1/heatmap?keyspace=ks", "{}", 405, "method_not_allowed", NULL),
     };
     begin("{\"name\":\"ks\",\"scheme\":\"range\"}");
+    CHECK(EXPECT(&w, "POST /v1/keyspaces",
+                 "{\"name\":\"hashed\",\"scheme\":\"hash\",\"partitions\":1}", 201, NULL));
     api_rows(&w, rows, sizeof rows / sizeof rows[0], __FILE__);
     local_control_lead(w.control, false, "http://10.0.0.2:7400");
     CHECK(EXPECT(&w, "GET /v1/heatmap?keyspace=ks", NULL, 307, NULL));
@@ -163,6 +179,150 @@ static void skew_names_the_tenant(void)
     CHECK(fabs(real("cause/share") - 1002.0 / 1308) < .01);
     CHECK(EXPECT(&w, "GET /v1/skew", NULL, 200, NULL));
     CHECK(api_at(&w, "cause") == NULL);
+    end();
+}
+
+/* --- by operation, outcome and tenant --- */
+
+struct part {
+    const char *operation, *outcome, *tenant;
+    uint64_t requests;
+};
+
+/* A minute that ended so many minutes ago, of the i-th partition; all of it reads. */
+static void
+past_minute(size_t i, uint64_t minutes_ago, uint64_t reads, const struct part *parts, uint32_t n)
+{
+    struct load_part told[LOAD_PARTS_MAX];
+    uint8_t key[8];
+    uint64_t id = number(i, "partition");
+    const struct dir_view *v = view_pin(control_published(w.control));
+    const struct dir_partition *p = ptree_get(&v->partitions, ptree_u64_key(id, key));
+    for (uint32_t k = 0; k < n; k++) {
+        const char *tenant = parts[k].tenant != NULL ? parts[k].tenant : "";
+        told[k] = (struct load_part){slice_of(parts[k].operation, strlen(parts[k].operation)),
+                                     slice_of(parts[k].outcome, strlen(parts[k].outcome)),
+                                     slice_of(tenant, strlen(tenant)), parts[k].requests};
+    }
+    struct load_sample s = {.partition = id,
+                            .epoch = number(i, "epoch"),
+                            .interval_ms = 60000,
+                            .has = 1U << LOAD_READS,
+                            .parts = told,
+                            .part_count = n};
+    s.value[LOAD_READS] = reads;
+    heats_put(loads_heats(control_loads(w.control)), v, p, &s,
+              clock_mono_ms() - minutes_ago * 60000);
+    view_unpin(v);
+}
+
+/* What the last row but one has, a whole minute: of the column with this name. */
+static double whole_minute(const char *member, const char *name)
+{
+    size_t rows = json_array_size(api_at(&w, "rows"));
+    for (size_t c = 0; c < json_array_size(api_at(&w, "columns")); c++) {
+        const json_t *one = api_at(&w, text("columns/%zu/%s", c, member));
+        if (name == NULL
+                ? json_is_null(one)
+                : one != NULL && !json_is_null(one) && strcmp(json_string_value(one), name) == 0) {
+            return real(text("rows/%zu/values/%zu", rows - 2, c));
+        }
+    }
+    return -1;
+}
+
+static void rows_are_told_apart_by_name(void)
+{
+    static const struct part parts[] = {{"get", "ok", "acme", 2400},
+                                        {"get", "error", NULL, 600},
+                                        {"put", "ok", "acme", 1200},
+                                        {"put", "ok", "zoo", 600}};
+    begin("{\"name\":\"ks\",\"scheme\":\"range\",\"splits\":[\"g\"]}");
+    for (uint64_t ago = 8; ago-- > 0;) {
+        past_minute(0, ago, 6000, parts, 4); /* 1 200 of it are nobody's */
+        past_minute(1, ago, 6000, parts, 1);
+    }
+    CHECK(EXPECT(&w, "GET /v1/heatmap?keyspace=ks&by=operation", NULL, 200, NULL));
+    CHECK_STR(api_text(&w, "by"), "operation");
+    CHECK(api_at(&w, "tenants_from") == NULL);
+    CHECK(fabs(whole_minute("operation", "get") - 90) < .1);
+    CHECK(fabs(whole_minute("operation", "put") - 30) < .1);
+    CHECK(fabs(whole_minute("operation", NULL) - 80) < .1);
+    CHECK(EXPECT(&w, "GET /v1/heatmap?keyspace=ks&by=tenant", NULL, 200, NULL));
+    CHECK_STR(api_text(&w, "tenants_from"), "reports");
+    CHECK(fabs(whole_minute("tenant", "acme") - 100) < .1);
+    CHECK(fabs(whole_minute("tenant", "zoo") - 10) < .1);
+    CHECK(fabs(whole_minute("tenant", NULL) - 90) < .1);
+    CHECK(EXPECT(&w, "GET /v1/heatmap?keyspace=ks&by=outcome&operation=get", NULL, 200, NULL));
+    CHECK_STR(api_text(&w, "operation"), "get");
+    CHECK(fabs(whole_minute("outcome", "ok") - 80) < .1);
+    CHECK(fabs(whole_minute("outcome", "error") - 10) < .1);
+    CHECK(whole_minute("outcome", NULL) == 0);
+    /* By key range, of some requests only. */
+    CHECK(EXPECT(&w, "GET /v1/heatmap?keyspace=ks&tenant=acme&outcome=ok", NULL, 200, NULL));
+    CHECK(api_at(&w, "by") == NULL);
+    CHECK(fabs(whole_minute("start", "") - 60) < .1);
+    CHECK(fabs(whole_minute("start", "g") - 40) < .1);
+    CHECK(EXPECT(&w, "GET /v1/heatmap?keyspace=ks&tenant=nobody", NULL, 200, NULL));
+    CHECK(whole_minute("start", "g") == 0);
+    end();
+}
+
+static void tenants_are_prefixes_where_no_report_names_any(void)
+{
+    begin(
+        "{\"name\":\"ks\",\"scheme\":\"range\",\"splits\":[\"a/\",\"a/m\",\"a0\",\"b/\",\"b0\"]}");
+    for (uint64_t ago = 8; ago-- > 0;) {
+        for (size_t i = 0; i < 6; i++) { /* [a/, a/m), [a/m, a0) are a's, [b/, b0) b's */
+            past_minute(i, ago, 600 * (i + 1), NULL, 0);
+        }
+    }
+    CHECK(EXPECT(&w, "GET /v1/heatmap?keyspace=ks&by=tenant", NULL, 200, NULL));
+    CHECK_STR(api_text(&w, "tenants_from"), "keys");
+    CHECK_U64(json_array_size(api_at(&w, "columns")), 3);
+    CHECK(fabs(whole_minute("tenant", "a/") - 50) < .1);
+    CHECK(fabs(whole_minute("tenant", "b/") - 50) < .1);
+    CHECK(fabs(whole_minute("tenant", NULL) - 110) < .1);
+    CHECK(EXPECT(&w, "GET /v1/heatmap?keyspace=ks&tenant=a&resource=reads", NULL, 200, NULL));
+    CHECK(fabs(whole_minute("start", "a/m") - 30) < .1);
+    CHECK(whole_minute("start", "b/") == 0 && whole_minute("start", "") == 0);
+    CHECK(EXPECT(&w, "GET /v1/heatmap?keyspace=ks&tenant=b/&by=tenant", NULL, 200, NULL));
+    CHECK(whole_minute("tenant", "a/") == 0 && fabs(whole_minute("tenant", "b/") - 50) < .1);
+    end();
+}
+
+/* Which operation, and with which outcome, the minute was of. */
+static void skew_names_the_operation_of_a_burst(void)
+{
+    begin("{\"name\":\"ks\",\"scheme\":\"hash\",\"partitions\":2}");
+    for (uint64_t ago = 20; ago-- > 1;) {
+        bool burst = ago == 7 || ago == 8; /* so that one row is full of it */
+        const struct part parts[] = {{"get", "ok", NULL, 6000},
+                                     {"scan", burst ? "timeout" : "ok", NULL, burst ? 30000 : 600}};
+        for (size_t i = 0; i < 2; i++) {
+            past_minute(i, ago, burst ? 36000 : 6600, parts, 2);
+        }
+    }
+    CHECK(EXPECT(&w, "GET /v1/skew?keyspace=ks", NULL, 200, NULL));
+    CHECK_STR(api_text(&w, "cause/kind"), "operation_and_time");
+    CHECK_STR(api_text(&w, "cause/operation"), "scan");
+    CHECK_STR(api_text(&w, "cause/outcome"), "timeout");
+    CHECK(real("cause/times_median") > 40 && real("cause/share") > .8);
+    end();
+    /* A tenant's minute, and what it did in it. */
+    begin("{\"name\":\"ks\",\"scheme\":\"hash\",\"partitions\":2}");
+    for (uint64_t ago = 20; ago-- > 1;) {
+        bool burst = ago == 7 || ago == 8;
+        const struct part parts[] = {{"get", "ok", "acme", 6000},
+                                     {"get", "ok", "zoo", 6000},
+                                     {"put", "ok", "zoo", burst ? 60000 : 600}};
+        past_minute(0, ago, burst ? 72000 : 12600, parts, 3);
+    }
+    CHECK(EXPECT(&w, "GET /v1/skew?keyspace=ks", NULL, 200, NULL));
+    CHECK_STR(api_text(&w, "cause/kind"), "tenant_and_time");
+    CHECK_STR(api_text(&w, "cause/tenant"), "zoo");
+    CHECK_STR(api_text(&w, "cause/operation"), "put");
+    CHECK(api_at(&w, "cause/outcome") == NULL);
     end();
 }
 
@@ -203,6 +363,9 @@ int main(void)
     RUN(columns_are_bounded_and_a_range_of_time_is_kept_to);
     RUN(what_is_asked_wrongly_is_refused);
     RUN(skew_names_the_tenant);
+    RUN(rows_are_told_apart_by_name);
+    RUN(tenants_are_prefixes_where_no_report_names_any);
+    RUN(skew_names_the_operation_of_a_burst);
     RUN(a_summary_is_for_followers);
     return tap_done();
 }

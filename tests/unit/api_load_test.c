@@ -15,6 +15,13 @@ static uint64_t session, partition, epoch;
     "\"reads\":60000,\"writes\":30000,\"read_bytes\":600000,\"write_bytes\":6000,\"cpu_ms\":6000," \
     "\"size_bytes\":4096"
 
+#define PART(operation, outcome, requests)                                                         \
+    "{\"operation\":\"" operation "\",\"outcome\":\"" outcome "\",\"requests\":" requests "}"
+#define FOUR(operation)                                                                            \
+    PART(operation, "ok", "1")                                                                     \
+    "," PART(operation, "error", "1") "," PART(operation, "slow", "1") "," PART(operation, "no",   \
+                                                                                "1")
+
 static void begin(void)
 {
     api_world_open(&w);
@@ -111,6 +118,36 @@ static void what_is_wrong_is_named_and_nothing_counts(void)
          "/partitions/0/keys/0/end"},
         {__LINE__, ",\"keys\":[{\"key\":\"b\",\"weight\":1,\"end\":\"b\"}]", "",
          "/partitions/0/keys/0/end"},
+        {__LINE__, ",\"by\":{}", "", "/partitions/0/by"},
+        {__LINE__, ",\"by\":[\"get\"]", "", "/partitions/0/by/0"},
+        {__LINE__, ",\"by\":[{\"outcome\":\"ok\",\"requests\":1}]", "",
+         "/partitions/0/by/0/operation"},
+        {__LINE__, ",\"by\":[" PART("get", "ok", "1") ",{\"operation\":\"put\",\"requests\":1}]",
+         "", "/partitions/0/by/1/outcome"},
+        {__LINE__, ",\"by\":[" PART("Get it", "ok", "1") "]", "", "/partitions/0/by/0/operation"},
+        {__LINE__, ",\"by\":[" PART("get", "", "1") "]", "", "/partitions/0/by/0/outcome"},
+        {__LINE__, ",\"by\":[" PART("get", "ok", "1,\"tenant\":\"\"") "]", "",
+         "/partitions/0/by/0/tenant"},
+        {__LINE__, ",\"by\":[" PART("get", "ok", "1,\"tenant\":7") "]", "",
+         "/partitions/0/by/0/tenant"},
+        {__LINE__,
+         ",\"by\":[{\"operation\":"
+         "\"a234567890123456789012345678901234567890123456789012345678901234\"}]",
+         "", "/partitions/0/by/0/operation"},
+        {__LINE__, ",\"by\":[{\"operation\":\"get\",\"outcome\":\"ok\"}]", "",
+         "/partitions/0/by/0/requests"},
+        {__LINE__, ",\"by\":[" PART("get", "ok", "-1") "]", "", "/partitions/0/by/0/requests"},
+        {__LINE__, ",\"by\":[" PART("get", "ok", "1.5") "]", "", "/partitions/0/by/0/requests"},
+        {__LINE__, ",\"by\":[" PART("get", "ok", "90001") "]", "", "/partitions/0/by/0/requests"},
+        {__LINE__, ",\"by\":[" PART("get", "ok", "60000") "," PART("put", "ok", "30001") "]", "",
+         "/partitions/0/by/1/requests"},
+        {__LINE__, ",\"by\":[" PART("get", "ok", "1") "," PART("get", "ok", "2") "]", "",
+         "/partitions/0/by/1"},
+        {__LINE__, ",\"by\":[" PART("get", "ok", "1,\"weight\":2") "]", "",
+         "/partitions/0/by/0/weight"},
+        {__LINE__,
+         ",\"by\":[" FOUR("a") "," FOUR("b") "," FOUR("c") "," FOUR("d") "," FOUR("e") "]", "",
+         "/partitions/0/by"},
         {__LINE__, "", ",\"session\":1", "/session"}, /* twice */
         {__LINE__, "", ",\"seq\":0", "/seq"},
         {__LINE__, "", ",\"node\":[]", "/node"},
@@ -286,14 +323,92 @@ static void send_protobuf(Cadastre__LoadReport *m)
 
 static char *name_of(const char *s)
 {
-    static char names[4][64];
+    static char names[8][64];
     static unsigned next;
-    char *name = names[next++ % 4];
+    char *name = names[next++ % 8];
     (void)snprintf(name, sizeof names[0], "%s", s);
     return name;
 }
 
 #define SET(m, field, v) ((m).has_##field = true, (m).field = (v))
+
+/* Both forms put the same operations into the heat map. */
+static void what_requests_were_is_told_apart(void)
+{
+    begin();
+    CHECK(EXPECT(&w, "POST /v1/nodes/n1/load",
+                 report(partition, epoch,
+                        ",\"by\":[" PART("get", "ok", "60000,\"tenant\":\"acme\"") "," PART(
+                            "put", "error", "30000") "]",
+                        ""),
+                 202, NULL));
+    CHECK(EXPECT(&w, "GET /v1/heatmap?keyspace=ks&by=operation", NULL, 200, NULL));
+    json_t *columns = json_deep_copy(api_at(&w, "columns"));
+    json_t *values = json_deep_copy(api_at(&w, "rows/0/values"));
+    CHECK_STR(api_text(&w, "columns/0/operation"), "get");
+    CHECK_STR(api_text(&w, "columns/1/operation"), "put");
+    CHECK(json_is_null(api_at(&w, "columns/2/operation")));
+    CHECK(json_number_value(api_at(&w, "rows/0/values/0")) == 1000 &&
+          json_number_value(api_at(&w, "rows/0/values/1")) == 500 &&
+          json_number_value(api_at(&w, "rows/0/values/2")) == 0);
+    CHECK(EXPECT(&w, "GET /v1/skew?keyspace=ks", NULL, 200, NULL));
+    CHECK_STR(api_text(&w, "operations/0/operation"), "get");
+    CHECK(json_number_value(api_at(&w, "operations/0/share")) == .667);
+    CHECK_STR(api_text(&w, "outcomes/1/outcome"), "error");
+    CHECK(json_number_value(api_at(&w, "outcomes/1/share")) == .333);
+    CHECK_STR(api_text(&w, "tenants/0/tenant"), "acme");
+    CHECK_U64(json_array_size(api_at(&w, "tenants")), 1);
+    api_world_close(&w);
+    begin();
+    CHECK(EXPECT(&w, "GET /v1/skew?keyspace=ks", NULL, 200, NULL));
+    CHECK_U64(json_array_size(api_at(&w, "operations")), 0);
+    Cadastre__LoadReport m;
+    Cadastre__PartitionLoad load, *loads[] = {&load};
+    Cadastre__PartLoad get, put, *parts[] = {&get, &put};
+    cadastre__load_report__init(&m);
+    cadastre__partition_load__init(&load);
+    cadastre__part_load__init(&get);
+    cadastre__part_load__init(&put);
+    SET(m, session, session);
+    SET(m, interval_ms, 60000);
+    m.n_partitions = 1;
+    m.partitions = loads;
+    load.keyspace = name_of("ks");
+    SET(load, partition, partition);
+    SET(load, epoch, epoch);
+    SET(load, reads, 60000);
+    SET(load, writes, 30000);
+    SET(load, read_bytes, 0);
+    SET(load, write_bytes, 0);
+    SET(load, cpu_ms, 0);
+    SET(load, size_bytes, 0);
+    load.n_by = 2;
+    load.by = parts;
+    get.operation = name_of("get");
+    get.outcome = name_of("ok");
+    get.tenant = name_of("acme");
+    SET(get, requests, 60000);
+    put.operation = name_of("put");
+    SET(put, requests, 30000);
+    send_protobuf(&m);
+    CHECK_STR(api_text(&w, "errors/0/pointer"), "/partitions/0/by/1/outcome");
+    put.outcome = name_of("error");
+    SET(put, requests, 30001);
+    send_protobuf(&m);
+    CHECK_STR(api_text(&w, "errors/0/pointer"), "/partitions/0/by/1/requests");
+    put.requests = 30000;
+    send_protobuf(&m);
+    CHECK_U64(w.answer.status, 202);
+    CHECK(EXPECT(&w, "GET /v1/heatmap?keyspace=ks&by=operation", NULL, 200, NULL));
+    CHECK(json_equal(api_at(&w, "columns"), columns));
+    for (size_t i = 0; i < 3; i++) {
+        CHECK(json_number_value(api_at(&w, text("rows/0/values/%zu", i))) ==
+              json_number_value(json_array_get(values, i)));
+    }
+    json_decref(columns);
+    json_decref(values);
+    api_world_close(&w);
+}
 
 /* The same as the JSON of report(), of another partition: the same is seen. */
 static void protobuf_says_the_same_as_json(void)
@@ -432,6 +547,7 @@ int main(void)
     RUN(a_repeated_report_does_not_count_again);
     RUN(protobuf_says_the_same_as_json);
     RUN(keys_that_are_none_are_refused);
+    RUN(what_requests_were_is_told_apart);
     RUN(a_large_report_counts_whole);
     return tap_done();
 }

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GET /v1/skew over a directory with nodes that report. */
+#include "api/handlers.h"
+#include "base/clock.h"
 #include "tests/harness/api_world.h"
 #include "tests/harness/tap.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 enum { NODES = 4 };
@@ -210,6 +213,84 @@ static void labels_tenants_and_headroom(void)
     end();
 }
 
+/* An hour of minutes, the last of which is yet to come: a machine may have no past. */
+static void grows(size_t i, uint64_t bytes, uint64_t more)
+{
+    uint64_t now = clock_mono_ms();
+    for (uint64_t k = 0; k < 60; k++) {
+        struct load_sample s = {.partition = number(nth(i), "partition"),
+                                .epoch = number(nth(i), "epoch"),
+                                .interval_ms = 60000,
+                                .has = 1U << LOAD_SIZE};
+        s.value[LOAD_SIZE] = bytes + k * more;
+        CHECK_U64(loads_put(control_loads(w.control), &s, now + 60000 * k), LOAD_COUNTED);
+    }
+}
+
+static double days_of(const char *list, const char *member, const char *value)
+{
+    for (size_t i = 0; i < json_array_size(api_at(&w, list)); i++) {
+        if (strcmp(api_text(&w, text("%s/%zu/%s", list, i, member)), value) == 0) {
+            const json_t *days = api_at(&w, text("%s/%zu/days_to_limit", list, i));
+            return days != NULL ? json_number_value(days) : -1;
+        }
+    }
+    return -2;
+}
+
+static void growth_is_of_partitions_nodes_labels_and_tenants(void)
+{
+    const uint64_t minute = 1000, day = 1440 * minute;
+    begin("\"bytes\":1000000");
+    keyspace("{\"name\":\"ks\",\"scheme\":\"range\",\"splits\":[\"a/\",\"a/m\",\"a0\"],"
+             "\"policy\":{\"too_large_bytes\":10000000}}");
+    grows(1, 100000, minute);
+    grows(2, 200000, minute);
+    grows(3, 300000, 0);
+    skew();
+    CHECK_U64(json_array_size(api_at(&w, "growth/partitions")), 2);
+    CHECK_U64(api_u64(&w, "growth/partitions/0/partition"), number(nth(2), "partition"));
+    double left = 10000000 - 200000 - 59 * (double)minute;
+    CHECK(fabs(real("growth/partitions/0/days_to_limit") - left / (double)day) < .1);
+    CHECK(fabs(real("growth/partitions/0/bytes_per_day") - (double)day) < (double)day / 50);
+    CHECK_U64(json_array_size(api_at(&w, "growth/groups")), 1);
+    CHECK_STR(api_text(&w, "growth/groups/0/prefix"), "a/");
+    CHECK(fabs(real("growth/groups/0/bytes_per_day") - 2 * (double)day) < (double)day / 25);
+    CHECK(days_of("growth/groups", "prefix", "a/") == -1); /* nothing limits it */
+    /* A label's limit is that of its living nodes together; here what its partitions grow by. */
+    double all = 0;
+    for (size_t i = 0; i < json_array_size(api_at(&w, "growth/labels")); i++) {
+        all += real(text("growth/labels/%zu/bytes_per_day", i));
+        CHECK_STR(api_text(&w, text("growth/labels/%zu/label", i)), "zone");
+        double size = real(text("growth/labels/%zu/size_bytes", i));
+        double a_day = real(text("growth/labels/%zu/bytes_per_day", i));
+        CHECK(fabs(real(text("growth/labels/%zu/days_to_limit", i)) - (2000000 - size) / a_day) <
+              .01);
+    }
+    CHECK(fabs(all - 2 * (double)day) < (double)day / 25);
+    end();
+}
+
+/* What is being made of other requests leaves no room for another large one, but for a first. */
+static void memory_of_answers_is_bounded(void)
+{
+    begin("");
+    keyspace("{\"name\":\"ks\",\"scheme\":\"range\",\"splits\":[\"g\"]}");
+    atomic_store(&w.api->skewed, 1 << 20);
+    CHECK(EXPECT(&w, "GET /v1/skew?keyspace=ks", NULL, 503, "overloaded"));
+    CHECK(api_header(&w, "Retry-After") != NULL);
+    CHECK(EXPECT(&w, "GET /v1/skew", NULL, 503, "overloaded"));
+    CHECK_U64(atomic_load(&w.api->skewed), 1 << 20);
+    atomic_store(&w.api->skewed, (1 << 20) - 2);
+    CHECK(EXPECT(&w, "GET /v1/skew?keyspace=ks", NULL, 200, NULL));
+    CHECK_U64(atomic_load(&w.api->skewed), (1 << 20) - 2);
+    atomic_store(&w.api->skewed, 0);
+    CHECK(EXPECT(&w, "GET /v1/skew", NULL, 200, NULL));
+    CHECK(EXPECT(&w, "GET /v1/skew?keyspace=none", NULL, 404, "keyspace_not_found"));
+    CHECK_U64(atomic_load(&w.api->skewed), 0);
+    end();
+}
+
 int main(void)
 {
     RUN(nothing_heard_is_no_skew);
@@ -217,5 +298,7 @@ int main(void)
     RUN(a_hot_key_is_named_with_the_owners_of_its_salts);
     RUN(a_hot_partition_is_split_where_it_says);
     RUN(labels_tenants_and_headroom);
+    RUN(growth_is_of_partitions_nodes_labels_and_tenants);
+    RUN(memory_of_answers_is_bounded);
     return tap_done();
 }

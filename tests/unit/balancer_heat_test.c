@@ -6,6 +6,7 @@
 #include "tests/harness/tap.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { KEYSPACE = 7, LETTERS = 26, SAMPLES = 300, KEPT = 400, ROWS_MAX = 300 };
@@ -226,6 +227,136 @@ static struct load_sample minute_of(uint64_t reads)
     return s;
 }
 
+/* --- operations, outcomes, tenants --- */
+
+enum { OPERATIONS = 4, OUTCOMES = 3, TOLD = 200 };
+
+/* Against sums: what each operation and outcome had, of which no more is left than of all. */
+static void requests_are_told_apart(void)
+{
+    static const char *const operations[] = {"del", "get", "put", "scan"};
+    static const char *const outcomes[] = {"error", "ok", "slow"};
+    struct tap_rand r = {tap_seed(900)};
+    struct heat *h = heat_new(HEAT_BYTES_MAX);
+    double sums[OPERATIONS][OUTCOMES] = {{0}}, all = 0;
+    uint64_t now = 100 * HEAT_COARSE_MS;
+    for (unsigned i = 0; i < TOLD; i++) { /* half an hour, all in fine rows */
+        struct load_part parts[OPERATIONS];
+        struct load_sample s = {.interval_ms = 5000, .has = 1U << LOAD_READS | 1U << LOAD_WRITES};
+        s.value[LOAD_READS] = 2000;
+        s.value[LOAD_WRITES] = tap_rand_below(&r, 1000);
+        all += (double)(s.value[LOAD_READS] + s.value[LOAD_WRITES]);
+        for (unsigned k = 0; k < OPERATIONS; k++) {
+            unsigned outcome = (unsigned)tap_rand_below(&r, OUTCOMES);
+            uint64_t n = tap_rand_below(&r, 500);
+            parts[k] = (struct load_part){slice_of(operations[k], strlen(operations[k])),
+                                          slice_of(outcomes[outcome], strlen(outcomes[outcome])),
+                                          slice_of(NULL, 0), n};
+            sums[k][outcome] += (double)n;
+        }
+        s.parts = parts;
+        s.part_count = OPERATIONS;
+        now += 9000;
+        set_columns(h, (uint32_t)tap_rand(&r), now - 1);
+        struct slice end = bound(20);
+        heat_put(h, KEYSPACE, bound(3), &end, &s, now);
+    }
+    double seen[OPERATIONS + 1] = {0}, part = 0;
+    struct heat_by by = {.name = HEAT_BY_OPERATION};
+    struct heat_map m;
+    CHECK(heat_read_by(h, KEYSPACE, &by, 0, UINT64_MAX, &m));
+    CHECK_U64(m.columns, OPERATIONS + 1);
+    for (unsigned c = 0; c < m.columns; c++) {
+        for (unsigned i = 0; i < m.rows; i++) {
+            seen[c] += m.row[i].values[c] * (double)m.row[i].heard_ms / 1000;
+        }
+        CHECK(c == OPERATIONS
+                  ? m.starts[c].data == NULL
+                  : slice_eq(m.starts[c], slice_of(operations[c], strlen(operations[c]))));
+    }
+    for (unsigned c = 0; c < OPERATIONS; c++) {
+        double sum = sums[c][0] + sums[c][1] + sums[c][2];
+        CHECK(fabs(seen[c] - sum) < 1e-6);
+        all -= sum;
+    }
+    CHECK(fabs(seen[OPERATIONS] - all) < 1e-3); /* whom nobody told of */
+    heat_map_close(&m);
+    struct heat_filter only = {{slice_of("get", 3), slice_of("slow", 4)}};
+    CHECK(heat_read_part(h, KEYSPACE, &only, 0, UINT64_MAX, &m));
+    for (unsigned i = 0; i < m.rows; i++) {
+        for (unsigned c = 0; c < m.columns; c++) {
+            part += m.row[i].values[c] * (double)m.row[i].heard_ms / 1000;
+        }
+    }
+    CHECK(fabs(part - sums[1][2]) < 1e-6);
+    heat_map_close(&m);
+    heat_free(h);
+}
+
+static void put_tenant(struct heat *h, unsigned tenant, uint64_t now)
+{
+    char name[16];
+    (void)snprintf(name, sizeof name, "t%u", tenant);
+    struct load_sample s = minute_of(60);
+    struct load_part part = {slice_of("get", 3), slice_of("ok", 2), slice_of(name, strlen(name)),
+                             60};
+    s.parts = &part;
+    s.part_count = 1;
+    set_columns(h, 1U << 13, now - 1);
+    heat_put(h, KEYSPACE, bound(0), NULL, &s, now);
+}
+
+static double last_of(struct heat *h, struct heat_filter only, uint64_t now)
+{
+    struct heat_map m;
+    double sum = 0;
+    CHECK(heat_read_part(h, KEYSPACE, &only, now - 1, now, &m));
+    for (unsigned c = 0; c < m.columns; c++) {
+        sum += m.row[0].values[c];
+    }
+    heat_map_close(&m);
+    return sum;
+}
+
+/* More tenants than are told apart count without one; more operations as others. */
+static void names_are_bounded(void)
+{
+    struct heat *h = heat_new(HEAT_BYTES_MAX);
+    uint64_t now = 1000 * HEAT_COARSE_MS;
+    const struct heat_filter get = {{slice_of("get", 3)}}, other = {{slice_of("other", 5)}},
+                             first = {{{0}, {0}, slice_of("t0", 2)}},
+                             late = {{{0}, {0}, slice_of("t199", 4)}};
+    for (unsigned i = 0; i < 200; i++) {
+        put_tenant(h, i, now);
+    }
+    CHECK(fabs(last_of(h, get, now) - 200) < 1e-9);
+    CHECK(fabs(last_of(h, first, now) - 1) < 1e-9 && last_of(h, late, now) == 0);
+    for (unsigned i = 0; i < 200; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "op%u", i);
+        struct load_sample s = minute_of(60);
+        struct load_part part = {slice_of(name, strlen(name)), slice_of("ok", 2), slice_of(NULL, 0),
+                                 60};
+        s.parts = &part;
+        s.part_count = 1;
+        heat_put(h, KEYSPACE, bound(0), NULL, &s, now);
+    }
+    /* 48 tenants, get without one, 14 operations of their own: 63, and all others. */
+    CHECK(fabs(last_of(h, other, now) - 186) < 1e-9);
+    CHECK(fabs(last_of(h, get, now) - 200) < 1e-9);
+    /* Who was silent for longer than is kept makes room, and is not mistaken for its successor. */
+    now += HEAT_COARSE_ROWS * HEAT_COARSE_MS + 1;
+    put_tenant(h, 199, now);
+    CHECK(fabs(last_of(h, late, now) - 1) < 1e-9);
+    struct heat_map m;
+    CHECK(heat_read_part(h, KEYSPACE, &late, 0, now - HEAT_COARSE_MS, &m));
+    for (unsigned i = 0; i < m.rows; i++) {
+        CHECK(m.row[i].values[0] == 0);
+    }
+    heat_map_close(&m);
+    heat_free(h);
+}
+
 static void a_day_is_kept_and_grows_coarse(void)
 {
     struct heat *h = heat_new(HEAT_BYTES_MAX);
@@ -348,6 +479,8 @@ static void the_cause_is_told_apart(void)
 int main(void)
 {
     RUN(values_are_those_of_the_naive_map);
+    RUN(requests_are_told_apart);
+    RUN(names_are_bounded);
     RUN(a_day_is_kept_and_grows_coarse);
     RUN(bytes_and_keyspaces_are_bounded);
     RUN(the_cause_is_told_apart);

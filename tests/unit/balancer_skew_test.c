@@ -98,9 +98,9 @@ static void six_partitions_of_like_size_and_unlike_demand(void)
     struct skew_stats s;
     fleet(6, 0);
     for (unsigned i = 0; i < 6; i++) {
-        partitions[i].load[LOAD_READS] = demand[i] * 1000;
-        partitions[i].load[LOAD_ITEMS] = items[i];
-        partitions[i].load[LOAD_SIZE] = items[i] * 100;
+        partitions[i].load[LOAD_READS] = (float)(demand[i] * 1000);
+        partitions[i].load[LOAD_ITEMS] = (float)(items[i]);
+        partitions[i].load[LOAD_SIZE] = (float)(items[i] * 100);
     }
     judge();
     const struct skew_finding *x = find(SKEW_UNEVEN_ACCESS, 5);
@@ -118,7 +118,7 @@ static void limits_are_the_keyspaces_own(void)
 {
     fleet(4, 0);
     for (unsigned i = 0; i < 4; i++) {
-        partitions[i].load[LOAD_READS] = 1000 * (i + 1);
+        partitions[i].load[LOAD_READS] = (float)(1000 * (i + 1));
         partitions[i].load[LOAD_ITEMS] = 10;
         partitions[i].load[LOAD_SIZE] = 1000;
     }
@@ -189,6 +189,21 @@ static void one_hot_key_is_told_apart_and_salts_are_predicted(void)
     judge();
     x = find(SKEW_HOT_KEY, 4);
     CHECK(x != NULL && !x->salts.placed && x->salts.shared == 0);
+}
+
+/* Where nodes say how much they can write and nothing else, all requests being writes. */
+static void what_nodes_say_their_limit_of_is_judged_first(void)
+{
+    the_hot_key(10000);
+    for (unsigned i = 0; i < 16; i++) {
+        nodes[i].capacity[SKEW_REQUESTS] = 0;
+    }
+    partitions[4].load[LOAD_READS] = 1000 * 1000; /* so that there are more requests than writes */
+    f.salt_owner = spread_out;
+    judge();
+    const struct skew_finding *x = find(SKEW_HOT_KEY, 4);
+    CHECK(x != NULL && x->resource == LOAD_WRITES && near(x->salts.limit, 10000e3));
+    CHECK(x != NULL && x->salts.salts == 8 && near(round(x->salts.largest_load / 1000), 7000));
 }
 
 static void salts_that_share_an_owner_are_said_to(void)
@@ -352,7 +367,7 @@ static void the_worst_come_first_and_the_rest_is_counted(void)
     f.partition_count = N;
     for (uint32_t i = 0; i < N; i++) {
         many[i] = (struct skew_partition){.id = i, .node = 0, .group = SKEW_NONE};
-        many[i].load[LOAD_ITEMS] = 100001 + (i * 7919) % N;
+        many[i].load[LOAD_ITEMS] = (float)(100001 + (i * 7919) % N);
     }
     judge();
     CHECK_U64(count(SKEW_TOO_MANY_ITEMS), SKEW_FINDINGS_MAX);
@@ -367,6 +382,7 @@ int main(void)
     RUN(six_partitions_of_like_size_and_unlike_demand);
     RUN(limits_are_the_keyspaces_own);
     RUN(one_hot_key_is_told_apart_and_salts_are_predicted);
+    RUN(what_nodes_say_their_limit_of_is_judged_first);
     RUN(salts_that_share_an_owner_are_said_to);
     RUN(a_key_that_is_read_asks_for_replicas);
     RUN(a_lump_of_many_keys_is_split);

@@ -119,6 +119,46 @@ static void unknown_is_not_zero(void)
     end();
 }
 
+/* An hour of minutes, from so many bytes on, by so many more each. */
+static void hour_of(const struct dir_partition *p, uint64_t bytes, int64_t more)
+{
+    for (unsigned i = 0; i < 60; i++) {
+        struct load_sample s = {.partition = p->id,
+                                .epoch = p->epoch,
+                                .interval_ms = 60000,
+                                .has = 1U << LOAD_READS | 1U << LOAD_SIZE};
+        s.value[LOAD_READS] = 60;
+        s.value[LOAD_SIZE] = (uint64_t)((int64_t)bytes + more * i);
+        CHECK_U64(loads_put(loads, &s, 200000 + 60000 * i), LOAD_COUNTED);
+    }
+}
+
+/* What grows counts as what it will be in half an hour, the horizon; what shrinks as it is. */
+static void bytes_are_the_larger_of_now_and_projected(void)
+{
+    begin();
+    hour_of(at("a"), 1000000000, 100000000);
+    build(NULL, 0);
+    CHECK(near(load_of(at("a"), BAL_BYTES), 6900000000 + 30 * UINT64_C(100000000)));
+    end();
+    begin();
+    hour_of(at("a"), 10000000000, -100000000);
+    build(NULL, 0);
+    CHECK(near(load_of(at("a"), BAL_BYTES), 4100000000));
+    end();
+    begin();
+    hour_of(at("a"), 5000000000, 0);
+    build(NULL, 0);
+    CHECK(near(load_of(at("a"), BAL_BYTES), 5000000000));
+    end();
+    /* Beyond what is believed it does not wrap. */
+    begin();
+    hour_of(at("a"), UINT64_C(1) << 51, INT64_C(1) << 45);
+    build(NULL, 0);
+    CHECK_U64(load_of(at("a"), BAL_BYTES), BAL_LOAD_MAX);
+    end();
+}
+
 static uint64_t make(enum dir_proposal_kind kind, const char *to)
 {
     Cadastre__ProposalMake m;
@@ -268,6 +308,7 @@ int main(void)
 {
     RUN(loads_and_assumed_capacities);
     RUN(unknown_is_not_zero);
+    RUN(bytes_are_the_larger_of_now_and_projected);
     RUN(what_waits_counts_where_it_would_be);
     RUN(any_copy_that_moved_keeps_the_partition_where_it_is);
     RUN(an_operation_counts_at_its_destination);
