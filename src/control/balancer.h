@@ -1,10 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the rounds of balancer.c put into commands: figures, texts, keys. For src/control alone. */
+/* What a round of the balancer comes to, without its clock and its threads: what is wanted of a
+ * plan, and what that puts into commands. For the leader (balancer.c) and for what-if
+ * (src/simulate). Pure, but for the loads' locks. */
 #ifndef CONTROL_BALANCER_H
 #define CONTROL_BALANCER_H
 
 #include "control/fleet.h"
-#include "control/internal.h"
+
+/* --- what splits and merges have made, which the rows don't say: balancer_rules.c --- */
+
+struct balancer_births {
+    struct fleet_birth of[FLEET_BIRTHS_MAX]; /* in the order of ids; the oldest make room */
+    uint32_t count, told;                    /* told: those that a memory knows of */
+};
+/* The rows of one command. */
+void balancer_births_add(struct balancer_births *b, const struct dir_effects *effects);
+void balancer_births_tell(struct balancer_births *b, struct bal_memory *m);
+
+/* --- what is wanted: balancer_rules.c --- */
+
+/* Of routine work, with room for it, and not switched off by `row`. */
+bool balancer_wants(const struct dir_view *v,
+                    const struct dir_balancer *row,
+                    const struct bal_proposal *p);
+/* Whether its class has moved too many partitions there and back of late, and stops. */
+bool balancer_is_braked(const struct dir_view *v, uint32_t class_of, uint64_t now_ms);
+/* Whether the time has come to say what came of a proposal. `*ret_effect`: with the levels of now.
+ */
+bool balancer_is_due(const struct dir_view *v,
+                     const struct dir_proposal *p,
+                     uint64_t now_ms,
+                     bool *ret_effect);
+
+/* --- figures, texts, keys: balancer_make.c --- */
 
 /* How much nodes bear, as a round saw it. */
 struct balancer_level {
@@ -52,8 +80,5 @@ bool balancer_make_open(struct balancer_make *m,
                         struct loads *loads,
                         const struct bal_plan *plan,
                         const struct bal_proposal *p);
-
-/* Partitions that this class has moved there and back within the time of no return. */
-unsigned balancer_bounces(const struct dir_view *v, uint32_t class_of, uint64_t now_ms);
 
 #endif

@@ -20,6 +20,9 @@ CROSSING = {
     ("control", "raft/replica.h"),
     ("api", "raft/replica.h"),
     ("simulate", "control/admission.h"),
+    ("simulate", "control/balancer.h"),
+    ("simulate", "control/fleet.h"),
+    ("api", "simulate/whatif.h"),
     ("cli", "simulate/simulate.h"),
     ("cli", "balancer/plan.h"),
 }
