@@ -16,7 +16,16 @@ struct whatif_job {
     struct job job;
     struct whatif question;
     uint64_t until_ms; /* of the thread's own processor time */
+    bool holds;        /* it is the one at a time */
 };
+
+static void let_go(struct whatif_job *j)
+{
+    if (j->holds) {
+        j->holds = false;
+        atomic_store(&j->job.api->simulates, false);
+    }
+}
 
 static bool is_over(void *arg)
 {
@@ -61,6 +70,7 @@ static void work(struct job *job)
     if (jobs_stopping(job->api->jobs)) {
         (void)err_set(&job->err, ERR_NOT_READY, "the server stops");
     }
+    let_go(j); /* before the answer: whoever has it may ask again */
 }
 
 /* Also of a job that never ran. */
@@ -68,7 +78,7 @@ static void close_job(struct job *job)
 {
     struct whatif_job *j = (struct whatif_job *)(void *)job;
     whatif_close(&j->question);
-    atomic_store(&job->api->simulates, false);
+    let_go(j);
 }
 
 void h_balancer_simulate(struct exchange *x)
@@ -96,5 +106,6 @@ void h_balancer_simulate(struct exchange *x)
     j->job.answer = job_reply;
     j->job.close = close_job;
     memcpy(&j->question, &question, sizeof question);
+    j->holds = true;
     job_start(x, &j->job);
 }

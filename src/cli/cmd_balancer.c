@@ -168,8 +168,7 @@ static json_t *value_of(const char *text)
     return parse_count(text, &number) ? json_integer((json_int_t)number) : json_string(text);
 }
 
-/* "mode=auto", "thresholds.high_ppm=120000": false after a message. */
-static bool add_setting(json_t *body, const char *setting)
+bool cmd_balancer_setting(json_t *body, const char *setting)
 {
     const char *equals = strchr(setting, '='), *dot = strchr(setting, '.');
     char group[64], name[64];
@@ -206,7 +205,7 @@ static int set_run(struct cli *c)
     struct target t;
     json_t *body = json_object(), *answer;
     for (unsigned i = 0; i < c->args->operand_count; i++) {
-        if (!add_setting(body, c->args->operands[i])) {
+        if (!cmd_balancer_setting(body, c->args->operands[i])) {
             json_decref(body);
             return EXIT_USAGE;
         }
@@ -295,6 +294,11 @@ const struct cli_command balancer_commands[] = {
      set_flags, set_run},
     {"explain", "KEYSPACE PARTITION", "Why a partition is or is not moved, split or merged",
      "cadastre balancer explain orders 17 --to n3\n", explain_flags, explain_run},
+    {"simulate", "[FILE]", "What would come of a change, from the present state; changes nothing",
+     "cadastre balancer simulate --drain n3 --add 2 --like n1\n"
+     "cadastre balancer simulate --lose-zone eu-1a --scale 1.5 -o json\n"
+     "cadastre balancer simulate --set thresholds.split_share_ppm=100000\n",
+     cmd_whatif_flags, cmd_whatif_ask},
     {"pause", "", "Begin nothing routine", "cadastre balancer pause --reason migration --for 2h\n",
      pause_flags, pause_run},
     {"resume", "", "End the pause", "cadastre balancer resume\n", set_flags, resume_run},

@@ -126,12 +126,31 @@ static void tick(struct fm *x)
     directory_publish(x->d);
 }
 
+static bool is_up(const struct fm *x, uint64_t node)
+{
+    const struct fm_node *n = fm_node_of(x, node);
+    return n == NULL || n->up;
+}
+
+/* An operation whose node is away waits for it, or for a person, for ever. */
+static bool goes_on(const struct fm *x)
+{
+    for (uint32_t i = 0; i < x->open_count; i++) {
+        const struct dir_operation *o = view_operation(fm_view(x), x->open[i].id);
+        if (o != NULL &&
+            (o->reserved.releasing || (is_up(x, o->source) && is_up(x, o->destination)))) {
+            return true;
+        }
+    }
+    return fm_view(x)->queued.count > 0;
+}
+
 /* Nothing has gone on for so long, and nothing is waited for. */
 static bool is_settled(const struct fm *x, uint64_t for_ms)
 {
     const struct fm_live *l = x->live;
     uint64_t since = l->active_ms > l->waits_ms ? l->active_ms : l->waits_ms;
-    return x->open_count == 0 && fm_view(x)->queued.count == 0 && x->now_ms >= since + for_ms;
+    return x->now_ms >= since + for_ms && !goes_on(x);
 }
 
 static void run(struct fm *x)

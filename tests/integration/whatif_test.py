@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What-if on real servers: what it predicts, that it changes nothing, and that what is then done comes as predicted."""
+import concurrent.futures
+import json
 import pathlib
+import subprocess
 import sys
+import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent / "tools"), str(HERE.parent / "harness"), str(HERE)]
 import copies  # noqa: E402  pylint: disable=wrong-import-position
 from balancing import Reporter, finish, operations, owners, prepare  # noqa: E402  pylint: disable=wrong-import-position
-from cluster import Cluster, once, wait_for  # noqa: E402  pylint: disable=wrong-import-position
+from cluster import BUILD, Cluster, once, wait_for  # noqa: E402  pylint: disable=wrong-import-position
 from model_node import ModelNode  # noqa: E402  pylint: disable=wrong-import-position
 from tap import equal, main, test  # noqa: E402  pylint: disable=wrong-import-position
 
@@ -83,12 +87,12 @@ def it_predicts_what_the_balancer_would_do():
 @test
 def what_is_then_done_comes_as_it_was_predicted():
     with Cluster(1) as c:
-        nodes, ids = prepare(c, mode="off", thresholds=CALM)
-        reporter = Reporter(c, nodes, {p: 60 for p in ids})
+        nodes, ids = prepare(c, partitions=6, mode="off", thresholds=CALM)
+        reporter = Reporter(c, nodes, {p: 160 for p in ids})
         wait_for_load(c, 950)
         told = ask(c, {"nodes_drained": ["n1"]})
         equal((node(told, "n1")["change"], node(told, "n1")["after"]["primaries"]), ("drained", 0))
-        equal((told["totals"]["recoveries"], told["totals"]["recovery_bytes"], told["unplaced"]), (16, 16 << 20, []))
+        equal((told["totals"]["recoveries"], told["totals"]["recovery_bytes"], told["unplaced"]), (6, 6 << 20, []))
         predicted = {s["partition"] for s in told["plan"] if s["class"] == "drain" and s["from"] == "n1"}
         equal(predicted, set(ids))
         c.call("POST", "/v1/nodes/n1/drain", {"reason": "as was asked"}).expect(200)
@@ -116,6 +120,66 @@ def a_node_or_a_zone_is_lost():
         equal((zone["load"]["after"]["unavailable"], zone["totals"]["recoveries"]), (0, 0))
         equal(len(zone["unplaced"]) > 0 and all(u["code"] for u in zone["unplaced"]), True)
         copies.finish(c, nodes)
+
+
+@test
+def there_is_one_at_a_time():
+    with Cluster(1) as c:
+        nodes, ids = prepare(c, mode="off", thresholds=CALM | {"round_ms": 100})
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(lambda _: post(c, {}, hours=168), range(16)))
+        refused = [a for a in answers if a.status != 200]
+        equal({(a.status, a.json["code"], bool(a.headers.get("retry-after"))) for a in refused} - {(503, "overloaded", True)},
+              set())
+        assert len(refused) < len(answers), "none was answered"
+        equal(len(ask(c, {})["nodes"]), 3)
+        for n in nodes:
+            n.crash()
+
+
+def cli(*words):
+    done = subprocess.run([str(BUILD / "cadastre"), *words], capture_output=True, text=True, timeout=120, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+@test
+def by_the_command_line_and_from_a_backup():
+    with Cluster(1) as c, tempfile.TemporaryDirectory() as scratch:
+        nodes, ids = prepare(c, mode="off", thresholds=CALM)
+        reporter = Reporter(c, nodes, {p: 60 for p in ids})
+        wait_for_load(c, 950)
+        reporter.stop()
+        backup, load, wanted = (f"{scratch}/{name}" for name in ("backup.db", "load.bin", "wanted.json"))
+        server = ("-e", c.leader().url)
+        flags = ("--drain", "n3", "--add", "2", "--like", "n2", "--scale", "ks=1.5", "--set", "thresholds.high_ppm=150000")
+        code, told, _ = cli(*server, "balancer", "simulate", *flags, "-o", "json")
+        equal(code, 0)
+        told = json.loads(told)
+        equal([n["node"] for n in told["nodes"] if n["change"] == "added"], ["added-1", "added-2"])
+        equal((node(told, "n3")["change"], node(told, "n3")["after"]["primaries"]), ("drained", 0))
+        assert 1400 <= node(told, "n1")["before"]["requests_per_s"] <= 1440, told["nodes"]
+        equal(cli(*server, "backup", backup)[0], 0)
+        pathlib.Path(load).write_bytes(once(c.leader().url, "GET", "/v1/load/summary").raw)
+        pathlib.Path(wanted).write_text(json.dumps({"seed": 1, "changes": {"nodes_drained": ["n3"]}}), encoding="utf-8")
+        code, saved, note = cli("simulate", "--from", backup, "--load", load, *flags[2:], wanted, "-o", "json")
+        equal((code, note), (0, ""))
+        saved = json.loads(saved)
+        for key in ("load", "nodes", "findings", "advice"):
+            equal(saved[key], told[key], key)
+        equal([(s["partition"], s["from"], s["to"]) for s in saved["plan"]],
+              [(s["partition"], s["from"], s["to"]) for s in told["plan"]])
+        code, text, note = cli("simulate", "--from", backup, "--size", "4GiB", "--hours", "1")
+        equal((code, "of 16 partitions no load is known" in note), (0, True))
+        assert "MAX/MEAN_PPM" in text and str(4 << 30) in text, text
+        for words, wrong in (((*server, "balancer", "simulate", "--lose", "n9"), "/changes/nodes_lost/0"),
+                             (("simulate", "--from", backup, "--lose", "n9"), "/changes/nodes_lost/0"),
+                             (("simulate", "--from", wanted), wanted), (("simulate", "--from", backup, "--load", wanted), wanted),
+                             (("simulate", "--from", backup, "--scale", "1e9"), "--scale"),
+                             (("simulate", "--from", backup, "--add", "1"), "--like"), (("simulate", "--lose", "n1"), "--from"),
+                             (("simulate",), "FILE")):
+            code, _, said = cli(*words)
+            equal((code, wrong in said), (2, True), said)
+        finish(c, nodes, reporter)
 
 
 @test

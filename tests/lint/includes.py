@@ -25,6 +25,8 @@ CROSSING = {
     ("api", "simulate/whatif.h"),
     ("cli", "simulate/simulate.h"),
     ("cli", "balancer/plan.h"),
+    ("cli", "simulate/saved.h"),
+    ("cli", "api/whatif_json.h"),
 }
 # A library that only some files may know.
 LIBRARIES = {
