@@ -83,7 +83,7 @@ $(B)/cadastred: $(B)/src/main.o $(B)/libcadastred.a
 	$(Q)$(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $^ $(SERVER_LIBS) -lpthread
 
 # Of the archive only what simulates: the planner, the directory's state machine.
-$(B)/cadastre: $(call obj,$(CLI_SRC)) $(B)/libcadastred.a
+$(B)/cadastre: $(call obj,$(CLI_SRC)) $(B)/libcadastreclient.a $(B)/libcadastred.a
 	@echo "  LD   $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(CLI_LIBS) $(shell pkg-config --libs liburcu libxxhash libprotobuf-c) -lm -lpthread
 

@@ -68,11 +68,6 @@ uint16_t api_port(const struct api *api)
     return http_server_port(api->http);
 }
 
-void api_drain(struct api *api)
-{
-    http_server_drain(api->http);
-}
-
 void api_stop(struct api *api)
 {
     api_free(api);

@@ -24,8 +24,6 @@ enum err_code api_start(struct control *control,
                         struct err *e) MUST_CHECK;
 /* The port really bound. */
 uint16_t api_port(const struct api *api);
-/* Stops taking connections and lets what runs end: for a shutdown. Any thread. */
-void api_drain(struct api *api);
 /* Ends it all, for tests. The feed may still publish: its listener must be gone or the loop ended
  * before. */
 void api_stop(struct api *api);

@@ -320,9 +320,6 @@ void exchange_answer(struct exchange *x, int status, bool stream)
     x->status = status;
     timer_clear(x);
     x->conn->taken_ms = w->now_ms;
-    if (w->draining) {
-        x->close_after = true;
-    }
     set_state(x, stream ? X_STREAMING : X_ANSWERING);
     count_add(&w->count.responses[status / 100], 1);
     if (x->conn->cut || !mhd_answer(x, stream)) {

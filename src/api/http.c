@@ -307,14 +307,6 @@ uint16_t http_server_port(const struct http_server *s)
     return s->port;
 }
 
-void http_server_drain(struct http_server *s)
-{
-    atomic_store(&s->draining, true);
-    for (unsigned i = 0; i < s->worker_count; i++) {
-        inbox_wake(s->workers[i].inbox);
-    }
-}
-
 void http_server_published(void *server, dir_rev revision)
 {
     struct http_server *s = server;

@@ -52,10 +52,6 @@ void http_server_stop(struct http_server *s);
 /* The port really bound. */
 uint16_t http_server_port(const struct http_server *s);
 
-/* Stops taking connections and closes each after its present request: for a shutdown that lets
- * clients finish. Any thread. */
-void http_server_drain(struct http_server *s);
-
 /* Kicks all that follow the feed; costs one write per worker that has followers. Any thread. The
  * signature is that of feed_listen(): feed_listen(feed, http_server_published, server). */
 void http_server_published(void *server, dir_rev revision);

@@ -173,7 +173,6 @@ struct worker {
     struct buf head;                         /* an answer's headers while they are put together */
     struct lingerer lingerers[WORKER_LINGER_MAX];
     unsigned linger_count, gzip_count;
-    bool draining;
     uint64_t progress; /* counts libmicrohttpd's callbacks */
     unsigned spins;    /* turns in a row that it wanted, and made no callback in */
     struct counters count;
@@ -185,7 +184,7 @@ struct http_server {
     uint16_t port;
     unsigned worker_count;
     struct worker *workers;
-    _Atomic bool stopping, draining;
+    _Atomic bool stopping;
     _Atomic uint64_t connections;
     _Atomic uint64_t body_bytes;
 };

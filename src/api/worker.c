@@ -324,8 +324,6 @@ static void sweep(struct worker *w)
                 count_add(&w->count.timed_out, 1);
             }
             conn_cut(c);
-        } else if (w->draining && c->x == NULL) {
-            conn_cut(c);
         }
     }
     cut_stuck(w);
@@ -432,19 +430,10 @@ static void handle_events(struct worker *w, const struct epoll_event *events, in
     }
 }
 
-static void drain(struct worker *w)
-{
-    if (!w->draining) {
-        w->draining = true;
-        mhd_quiesce(w);
-        w->sweep_ms = 0;
-    }
-}
-
 /* Ends all that is suspended, which libmicrohttpd wants done before it stops. */
 static void finish(struct worker *w)
 {
-    drain(w);
+    mhd_quiesce(w);
     for (struct conn *c = w->conns; c != NULL; c = c->next) {
         conn_cut(c);
     }
@@ -470,9 +459,6 @@ void *worker_main(void *worker)
         int n = epoll_wait(w->epoll_fd, events, WORKER_EVENTS_MAX, wait_ms(w, mhd_ms));
         w->now_ms = clock_mono_ms();
         handle_events(w, events, n);
-        if (atomic_load_explicit(&w->server->draining, memory_order_relaxed)) {
-            drain(w);
-        }
         run_timers(w);
         if (w->sweep_ms <= w->now_ms) {
             sweep(w);

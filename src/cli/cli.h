@@ -83,6 +83,8 @@ void body_text(json_t *body, const struct cli *c, const char *member);
 void body_number(json_t *body, const struct cli *c, const char *member);
 /* expect_epoch and expect_revision. */
 void body_expect(json_t *body, const struct cli *c);
+/* "mode=auto", "thresholds.high_ppm=120000"; "default" is null. False after a message. */
+bool body_setting(json_t *body, const char *setting);
 
 /* Flags that several nouns' commands have. */
 #define CLI_FLAG_LIMIT                                                                             \

@@ -34,9 +34,6 @@ extern const struct cli_command completion_commands[];
 extern const struct out_view cmd_operation_view; /* cmd_operation.c */
 extern const struct out_view cmd_change_view;    /* cmd_changes.c */
 
-/* "mode=auto", "thresholds.high_ppm=120000" into a body: false after a message. */
-bool cmd_balancer_setting(json_t *body, const char *setting);
-
 /* cmd_whatif.c: the question from flags and FILE, to a server, or to a saved state. */
 #define CMD_WHATIF_FLAGS                                                                            \
     {"lose", "NODE", "This node is lost", ARGS_TEXT, 0, false, true},                               \

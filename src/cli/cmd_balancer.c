@@ -155,57 +155,12 @@ static int show_run(struct cli *c)
     return cli_show(c, &t, &balancer_view);
 }
 
-/* "true", "12", "default" or a word. */
-static json_t *value_of(const char *text)
-{
-    uint64_t number;
-    if (strcmp(text, "default") == 0) {
-        return json_null();
-    }
-    if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0) {
-        return json_boolean(text[0] == 't');
-    }
-    return parse_count(text, &number) ? json_integer((json_int_t)number) : json_string(text);
-}
-
-bool cmd_balancer_setting(json_t *body, const char *setting)
-{
-    const char *equals = strchr(setting, '='), *dot = strchr(setting, '.');
-    char group[64], name[64];
-    size_t skip = dot != NULL && equals != NULL && dot < equals ? (size_t)(dot - setting) + 1 : 0;
-    size_t len = equals != NULL ? (size_t)(equals - setting) - skip : 0;
-    if (len == 0 || len >= sizeof name || skip > sizeof group) {
-        (void)cli_fail(EXIT_USAGE, "'%.80s' is not of the form mode=auto or classes.merge=false",
-                       setting);
-        return false;
-    }
-    memcpy(name, setting + skip, len);
-    name[len] = '\0';
-    json_t *into = json_incref(body);
-    if (skip > 0) {
-        memcpy(group, setting, skip - 1);
-        group[skip - 1] = '\0';
-        json_decref(into);
-        into = json_incref(json_object_get(body, group));
-        if (into == NULL) {
-            into = json_object();
-            (void)json_object_set(body, group, into);
-        }
-    }
-    bool ok = json_object_set_new(into, name, value_of(equals + 1)) == 0;
-    json_decref(into);
-    if (!ok) {
-        (void)cli_fail(EXIT_USAGE, "'%.80s' can't be sent", setting);
-    }
-    return ok;
-}
-
 static int set_run(struct cli *c)
 {
     struct target t;
     json_t *body = json_object(), *answer;
     for (unsigned i = 0; i < c->args->operand_count; i++) {
-        if (!cmd_balancer_setting(body, c->args->operands[i])) {
+        if (!body_setting(body, c->args->operands[i])) {
             json_decref(body);
             return EXIT_USAGE;
         }

@@ -104,6 +104,18 @@ static int merge_run(struct cli *c)
     return cmd_finish(c, code, answer, &out_route_view);
 }
 
+/* A part of the partition: without a start, or an end, up to its own. */
+static void body_range(json_t *body, const struct cli *c)
+{
+    json_t *range = json_object();
+    body_text(range, c, "start");
+    body_text(range, c, "end");
+    if (json_object_size(range) > 0) {
+        (void)json_object_set(body, "range", range);
+    }
+    json_decref(range);
+}
+
 static int move_run(struct cli *c)
 {
     struct target t;
@@ -116,6 +128,7 @@ static int move_run(struct cli *c)
     if (args_has(c->args, "empty")) {
         (void)json_object_set_new(body, "empty", json_true());
     }
+    body_range(body, c);
     body_number(body, c, "max_bytes_per_s");
     body_number(body, c, "size_bytes");
     body_number(body, c, "live_bytes_per_s");
@@ -281,6 +294,8 @@ static const struct cli_flag move_flags[] = {
     {"from", "NODE", "The present primary", ARGS_TEXT, 0, false, false},
     {"to", "NODE", "The new primary", ARGS_TEXT, 0, true, false},
     {"empty", NULL, "It holds no data: reassign it at once", ARGS_SWITCH, 0, false, false},
+    {"start", "KEY", "Only what is from here on", ARGS_TEXT, 0, false, false},
+    {"end", "KEY", "Only what is before it", ARGS_TEXT, 0, false, false},
     {"max-bytes-per-s", "N", "Copy no faster", ARGS_NUMBER, 0, false, false},
     {"size-bytes", "N", "How large it is, for the plan", ARGS_NUMBER, 0, false, false},
     {"live-bytes-per-s", "N", "How fast it changes, for the plan and the budgets", ARGS_NUMBER, 0,
@@ -336,8 +351,10 @@ const struct cli_command partition_commands[] = {
      "cadastre partition split orders 17 --at m --expect-epoch 42\n", split_flags, split_run},
     {"merge", "KEYSPACE PARTITION", "Merge a partition with its neighbour",
      "cadastre partition merge orders 17 --with 18\n", merge_flags, merge_run},
-    {"move", "KEYSPACE PARTITION", "Move a partition to another node",
-     "cadastre partition move orders 17 --from n1 --to n2 --empty\n", move_flags, move_run},
+    {"move", "KEYSPACE PARTITION", "Move a partition, or a part of one, to another node",
+     "cadastre partition move orders 17 --from n1 --to n2 --empty\n"
+     "cadastre partition move orders 17 --to n2 --start m --end p --wait 10m\n",
+     move_flags, move_run},
     {"transfer", "KEYSPACE PARTITION", "Make a replica that is in sync the primary",
      "cadastre partition transfer orders 17 --to n2 --wait 30s\n", transfer_flags, transfer_run},
     {"add-replica", "KEYSPACE PARTITION NODE", "Add a copy",

@@ -2,6 +2,8 @@
 /* server, watchers: the directory's own members, and who follows them. */
 #include "cli/cmd.h"
 
+#include <string.h>
+
 static const struct out_column columns[] = {{"SERVER", "id", NULL},
                                             {"ROLE", "role", NULL},
                                             {"RAFT", "raft_address", NULL},
@@ -16,6 +18,11 @@ static const struct out_column watcher_columns[] = {
     {"REMOTE", "remote", NULL}, {"ACKNOWLEDGED", "acknowledged", NULL},
     {"SINCE", "since", NULL},   {NULL, NULL, NULL}};
 static const struct out_view watcher_view = {"id", watcher_columns};
+
+static const struct out_column setting_columns[] = {{"SETTING", "setting", NULL},
+                                                    {"VALUE", "value", NULL},
+                                                    {NULL, NULL, NULL}};
+static const struct out_view setting_view = {"setting", setting_columns};
 
 /* False after a message. */
 static bool server_target(struct target *t, const struct cli *c)
@@ -125,12 +132,55 @@ static int watchers_run(struct cli *c)
     return cli_list(c, &t, "watchers", &watcher_view);
 }
 
+static int settings_show(struct cli *c, struct target *t)
+{
+    const char *name;
+    json_t *answer, *value, *rows = json_array();
+    int code = cli_read(c, t, &answer);
+    if (code == EXIT_DONE && c->out.format != OUT_JSON) {
+        json_object_foreach(answer, name, value)
+        {
+            if (strcmp(name, "revision") != 0) {
+                (void)json_array_append_new(
+                    rows, json_pack("{s:s,s:O}", "setting", name, "value", value));
+            }
+        }
+        out_rows(&c->out, &setting_view, rows);
+        json_decref(answer);
+    } else {
+        code = cmd_finish(c, code, answer, &setting_view);
+    }
+    json_decref(rows);
+    return code;
+}
+
+static int settings_run(struct cli *c)
+{
+    struct target t;
+    target_init(&t, "/v1/cluster/settings");
+    if (c->args->operand_count == 0) {
+        target_read_flags(&t, c);
+        return settings_show(c, &t);
+    }
+    json_t *body = json_object(), *answer;
+    for (unsigned i = 0; i < c->args->operand_count; i++) {
+        if (!body_setting(body, c->args->operands[i])) {
+            json_decref(body);
+            return EXIT_USAGE;
+        }
+    }
+    body_number(body, c, "expect_revision");
+    int code = cli_write(c, "PATCH", &t, body, &answer);
+    return cmd_finish(c, code, answer, &out_revision_view);
+}
+
 static const struct cli_flag add_flags[] = {
     {"raft-address", "HOST:PORT", "Where its peers reach it", ARGS_TEXT, 0, true, false},
     {"api-url", "URL", "Where clients reach it", ARGS_TEXT, 0, true, false},
     {"instance", "HEX", "The id of its data directory", ARGS_TEXT, 0, true, false},
     {"role", "voter|observer", "What it is (voter)", ARGS_CHOICE, 0, false, false},
     CLI_FLAGS_END};
+static const struct cli_flag settings_flags[] = {CLI_FLAG_EXPECT_REVISION, CLI_FLAGS_END};
 static const struct cli_flag watchers_flags[] = {
     {"behind", "R", "Only those that have not seen this revision", ARGS_NUMBER, 0, false, false},
     CLI_FLAG_LIMIT,
@@ -151,6 +201,10 @@ const struct cli_command server_commands[] = {
     {"transfer-leadership", "[SERVER]", "Hand leadership to a server, or to the most advanced one",
      "cadastre server transfer-leadership 2\n", NULL, transfer_run},
     {"snapshot", "", "Take a Raft snapshot now", "cadastre server snapshot\n", NULL, snapshot_run},
+    {"settings", "[SETTING=VALUE...]", "Show the directory's settings, or change some",
+     "cadastre server settings\n"
+     "cadastre server settings lease_ms=10000 heartbeat_ms=3000\n",
+     settings_flags, settings_run},
     {NULL, NULL, NULL, NULL, NULL, NULL}};
 
 const struct cli_command watchers_commands[] = {

@@ -98,7 +98,7 @@ static bool add_changes(const struct cli *c, json_t *changes)
     }
     at = 0;
     while ((text = args_next(c->args, "set", &at)) != NULL) {
-        if (!cmd_balancer_setting(member(changes, "policy", false), text)) {
+        if (!body_setting(member(changes, "policy", false), text)) {
             return false;
         }
     }

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/parse.h"
+#include "client/transfer_setup.h"
 
 #include <ctype.h>
 #include <curl/curl.h>
@@ -192,30 +193,19 @@ static void reset_response(struct http_response *r)
 
 /* --- one transfer --- */
 
-/* The value when `line` is this header. */
-static bool header_value(const char *line, const char *name, const char **ret_value)
-{
-    size_t len = strlen(name);
-    if (strncasecmp(line, name, len) != 0 || line[len] != ':') {
-        return false;
-    }
-    *ret_value = line + len + 1 + strspn(line + len + 1, " \t");
-    return true;
-}
-
 static void take_header(struct http_response *r, const char *line)
 {
     const char *value;
     uint64_t number;
-    if (header_value(line, "Cadastre-Revision", &value)) {
+    if (transfer_header(line, "Cadastre-Revision", &value)) {
         r->revision = parse_u64(value, PARSE_INT_MAX, &number) ? number : 0;
-    } else if (header_value(line, "Retry-After", &value)) {
+    } else if (transfer_header(line, "Retry-After", &value)) {
         r->retry_after_ms = parse_u64(value, 3600, &number) ? number * 1000 : 0;
-    } else if (header_value(line, "Idempotency-Replayed", &value)) {
+    } else if (transfer_header(line, "Idempotency-Replayed", &value)) {
         r->replayed = strcmp(value, "true") == 0;
-    } else if (header_value(line, "Location", &value)) {
+    } else if (transfer_header(line, "Location", &value)) {
         (void)snprintf(r->location, sizeof r->location, "%s", value);
-    } else if (header_value(line, "ETag", &value)) {
+    } else if (transfer_header(line, "ETag", &value)) {
         (void)snprintf(r->etag, sizeof r->etag, "%s", value);
     }
 }
@@ -223,13 +213,9 @@ static void take_header(struct http_response *r, const char *line)
 static size_t on_header(char *data, size_t size, size_t count, void *arg)
 {
     struct transfer *t = arg;
-    size_t len = size * count, end = len;
-    while (end > 0 && strchr("\r\n \t", data[end - 1]) != NULL) {
-        end--;
-    }
+    size_t len = size * count;
     char line[HEADER_MAX];
-    if (end > 0 && end < sizeof line) {
-        (void)snprintf(line, sizeof line, "%.*s", (int)end, data);
+    if (transfer_header_line(data, len, line, sizeof line)) {
         take_header(t->response, line);
     }
     return len;
@@ -284,31 +270,17 @@ static struct curl_slist *headers_for(const struct http_request *rq)
 
 static void set_request(CURL *curl, const struct http_request *rq)
 {
-    if (strcmp(rq->method, "GET") != 0) {
-        const char *body = rq->body != NULL ? rq->body : "";
-        (void)curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, rq->method);
-        if (rq->body != NULL || strcmp(rq->method, "DELETE") != 0) {
-            (void)curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(body));
-            (void)curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body);
-        }
-    }
+    transfer_setup_method(curl, rq->method, rq->body);
     if (rq->sink != NULL) {
-        (void)curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
-        (void)curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, (long)HTTP_STALL_S);
+        transfer_setup_stall(curl, HTTP_STALL_S);
     }
 }
 
 static void set_transfer(struct transfer *t, const char *url, struct curl_slist *headers)
 {
     CURL *curl = t->curl;
-    curl_easy_reset(curl);
-    (void)curl_easy_setopt(curl, CURLOPT_URL, url);
-    (void)curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
-    (void)curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
-    (void)curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-    (void)curl_easy_setopt(curl, CURLOPT_PATH_AS_IS, 1L);
+    transfer_setup(curl, url, CONNECT_MS);
     (void)curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
-    (void)curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
     (void)curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, on_header);
     (void)curl_easy_setopt(curl, CURLOPT_HEADERDATA, t);
     (void)curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/parse.h"
 #include "client/fetch_internal.h"
+#include "client/transfer_setup.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,41 +18,26 @@ struct transfer {
     bool broken; /* by the sink, or too large */
 };
 
-static bool header_value(const char *line, const char *name, const char **ret_value)
-{
-    size_t len = strlen(name);
-    if (strncasecmp(line, name, len) != 0 || line[len] != ':') {
-        return false;
-    }
-    *ret_value = line + len + 1 + strspn(line + len + 1, " \t");
-    return true;
-}
-
 static void take_header(struct transfer *t, const char *line)
 {
     const char *value;
     uint64_t number = 0;
-    if (header_value(line, "Cadastre-Revision", &value)) {
+    if (transfer_header(line, "Cadastre-Revision", &value)) {
         t->answer->revision = parse_u64(value, PARSE_INT_MAX, &number) ? number : 0;
-    } else if (header_value(line, "Cadastre-Staleness-Ms", &value)) {
+    } else if (transfer_header(line, "Cadastre-Staleness-Ms", &value)) {
         t->answer->staleness_ms = parse_u64(value, PARSE_INT_MAX, &number) ? number : 0;
-    } else if (header_value(line, "Retry-After", &value)) {
+    } else if (transfer_header(line, "Retry-After", &value)) {
         t->attempt->retry_after_ms = parse_u64(value, 86400, &number) ? number * 1000 : 0;
-    } else if (header_value(line, "Location", &value)) {
+    } else if (transfer_header(line, "Location", &value)) {
         (void)snprintf(t->attempt->location, sizeof t->attempt->location, "%s", value);
     }
 }
 
 static size_t on_header(char *data, size_t size, size_t count, void *arg)
 {
-    size_t len = size * count, end = len;
+    size_t len = size * count;
     char line[CL_URL_MAX * 4];
-    while (end > 0 && strchr("\r\n \t", data[end - 1]) != NULL) {
-        end--;
-    }
-    if (end < sizeof line && memchr(data, '\0', end) == NULL) {
-        memcpy(line, data, end);
-        line[end] = '\0';
+    if (transfer_header_line(data, len, line, sizeof line)) {
         take_header(arg, line);
     }
     return len;
@@ -104,17 +90,9 @@ headers_for(struct cl_fetch *f, const char *server, const struct cl_request *rq)
 
 static void set_request(CURL *curl, const struct cl_request *rq, uint64_t limit_ms)
 {
-    if (strcmp(rq->method, "GET") != 0) {
-        const char *body = rq->body != NULL ? rq->body : "";
-        (void)curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, rq->method);
-        if (rq->body != NULL || strcmp(rq->method, "DELETE") != 0) {
-            (void)curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(body));
-            (void)curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body);
-        }
-    }
+    transfer_setup_method(curl, rq->method, rq->body);
     if (rq->sink != NULL) {
-        (void)curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
-        (void)curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, (long)CL_STALL_S);
+        transfer_setup_stall(curl, CL_STALL_S);
     } else {
         (void)curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)limit_ms);
     }
@@ -124,14 +102,8 @@ static void
 set_transfer(struct transfer *t, const char *url, struct curl_slist *headers, uint64_t limit_ms)
 {
     CURL *curl = t->fetch->easy;
-    curl_easy_reset(curl);
-    (void)curl_easy_setopt(curl, CURLOPT_URL, url);
-    (void)curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
-    (void)curl_easy_setopt(curl, CURLOPT_NOPROXY, "*");
-    (void)curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-    (void)curl_easy_setopt(curl, CURLOPT_PATH_AS_IS, 1L);
+    transfer_setup(curl, url, CL_CONNECT_MS);
     (void)curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
-    (void)curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, (long)CL_CONNECT_MS);
     (void)curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, on_header);
     (void)curl_easy_setopt(curl, CURLOPT_HEADERDATA, t);
     (void)curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);

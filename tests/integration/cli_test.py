@@ -184,6 +184,12 @@ class CliTest(unittest.TestCase):
              "/v1/keyspaces/orders/partitions/17/merge", {"with": 18}, {"revision": 46, "route": ROUTE}),
             (["partition", "move", "orders", "17", "--from", "n1", "--to", "n2", "--empty"], "POST",
              "/v1/keyspaces/orders/partitions/17/move", {"from": "n1", "to": "n2", "empty": True}, operation),
+            (["partition", "move", "orders", "17", "--to", "n2", "--start", "m", "--end", "p"], "POST",
+             "/v1/keyspaces/orders/partitions/17/move", {"to": "n2", "range": {"start": "m", "end": "p"}}, operation),
+            (["partition", "move", "orders", "17", "--to", "n2", "--end", "p"], "POST",
+             "/v1/keyspaces/orders/partitions/17/move", {"to": "n2", "range": {"end": "p"}}, operation),
+            (["server", "settings", "lease_ms=9000", "heartbeat_ms=default", "--expect-revision", "4"], "PATCH",
+             "/v1/cluster/settings", {"lease_ms": 9000, "heartbeat_ms": None, "expect_revision": 4}, {"revision": 46}),
             (["partition", "transfer", "orders", "17", "--to", "n2", "--expect-epoch", "42"], "POST",
              "/v1/keyspaces/orders/partitions/17/transfer", {"to": "n2", "expect_epoch": 42}, operation),
             (["partition", "add-replica", "orders", "17", "n3", "--role", "async", "--max-bytes-per-s", "9"], "POST",
@@ -277,6 +283,7 @@ class CliTest(unittest.TestCase):
             (["command", "get", "k/1"], "/v1/commands/k%2F1", {"revision": 4, "applied_revision": 3, "status": 201}, "201"),
             (["audit"], "/v1/audit?limit=10000", {"revision": 4, "entries": [{"index": 61}]}, "61"),
             (["status"], "/v1/cluster", cluster, "c"),
+            (["server", "settings"], "/v1/cluster/settings", {"revision": 4, "lease_ms": 9000}, "lease_ms"),
             (["server", "snapshot"], "/v1/cluster/snapshot", {"revision": 4}, "4"),
         ]
         for args, target, answer, name in table:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Moves, stage by stage, in the simulation of data nodes; and that it sees what it is there to see.
- * MOVES_SEEDS=from:to for other seeds, MOVES_MUTANT_SEEDS=n for how long a mutant may hide. */
+ * MOVES_SEEDS=from:to for other seeds. */
 #include "tests/harness/seeds.h"
 #include "tests/harness/tap.h"
 #include "tests/sim/movement_sim.h"

@@ -299,36 +299,6 @@ static void addresses(void)
     http_server_stop(s);
 }
 
-static void drains(void)
-{
-    struct client idle, busy;
-    struct answer a;
-    char value[64];
-    start((struct http_options){.threads = 2});
-    client_open(&idle, port());
-    (void)client_print(&idle, "GET /ping HTTP/1.1\r\nHost: t\r\n\r\n");
-    client_read(&idle, &a, false, 5000);
-    answer_close(&a);
-    client_open(&busy, port());
-    (void)client_print(
-        &busy,
-        "POST /body HTTP/1.1\r\nHost: t\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n");
-    client_read(&busy, &a, true, 5000);
-    CHECK_U64(a.status, 100);
-    answer_close(&a);
-    http_server_drain(server);
-    CHECK(client_ended(&idle, 5000));
-    (void)client_print(&busy, "abc");
-    client_read(&busy, &a, false, 5000);
-    CHECK_U64(a.status, 200);
-    CHECK_STR(answer_header(&a, "Connection", value, sizeof value), "close");
-    answer_close(&a);
-    CHECK(client_ended(&busy, 5000));
-    client_close(&idle);
-    client_close(&busy);
-    stop();
-}
-
 int main(void)
 {
     RUN(cuts_slow_clients);
@@ -338,6 +308,5 @@ int main(void)
     RUN(bursts);
     RUN(limits_connections);
     RUN(addresses);
-    RUN(drains);
     return tap_done();
 }
