@@ -494,7 +494,7 @@ void whatif_put(struct buf *b,
                a->virtual_ms, a->end == WHATIF_SETTLED ? "true" : "false");
     put_text(b, "truncated",
              a->end == WHATIF_OUT_OF_HOURS ? "hours"
-             : a->end == WHATIF_STOPPED    ? "cpu"
+             : a->end == WHATIF_STOPPED    ? "time"
                                            : "");
     buf_printf(b, ",\"breaker\":%s", a->breaker ? "true" : "false");
     put_totals(&p);

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#define TICK_MIN_MS      UINT64_C(1000)
 #define TICK_MS          UINT64_C(10000)
 #define SETTLED_MS       UINT64_C(3600000) /* so long without a step is the end, */
 #define PER_RESIDENCE    2                 /* or so many residences; */
@@ -173,19 +174,25 @@ static void run(struct fm *x)
 
 /* --- opening and closing --- */
 
-/* Rounds are as often as they are set, ticks at least every ten seconds, a whole number to a round.
- */
 static struct scenario *scenario_of(const struct whatif *w, const struct dir_view *v)
 {
     struct scenario *s = mem_zalloc(sizeof *s);
-    uint64_t round = dir_balancer_value(v, DIR_BALANCER_ROUND_MS);
-    uint64_t ticks = (round + TICK_MS - 1) / TICK_MS;
-    s->tick_ms = round / ticks > 1000 ? round / ticks : 1000;
-    s->round_ms = s->tick_ms * ticks;
     s->duration_ms = w->hours * 3600000;
     s->lease_ms = v->settings.lease_ms;
     s->recovery_delay_ms = v->settings.recovery_delay_ms;
     return s;
+}
+
+/* By the settings that the question has changed. Rounds are as often as they are set, at the most
+ * once a second; ticks at least every ten seconds, a whole number to a round. */
+static void set_times(struct fm *x, struct scenario *s)
+{
+    uint64_t round = dir_balancer_value(fm_view(x), DIR_BALANCER_ROUND_MS);
+    uint64_t residences = PER_RESIDENCE * dir_balancer_value(fm_view(x), DIR_BALANCER_RESIDENCE_MS);
+    uint64_t ticks = (round + TICK_MS - 1) / TICK_MS;
+    s->tick_ms = round / ticks > TICK_MIN_MS ? round / ticks : TICK_MIN_MS;
+    s->round_ms = s->tick_ms * ticks;
+    x->live->settled_after_ms = residences > SETTLED_MS ? residences : SETTLED_MS;
 }
 
 static void open_answer(struct whatif_answer *a, const struct dir_view *v)
@@ -230,11 +237,10 @@ enum err_code whatif_run(const struct whatif *w,
     x->live->s = s;
     x->live->out = ret;
     x->live->groups = mem_zalloc(WHATIF_NODES_MAX * sizeof x->live->groups[0]);
-    uint64_t residences = PER_RESIDENCE * dir_balancer_value(s->view, DIR_BALANCER_RESIDENCE_MS);
-    x->live->settled_after_ms = residences > SETTLED_MS ? residences : SETTLED_MS;
     bal_plan_init(&x->plan);
     enum err_code code = fm_live_begin(x, e);
     if (code == ERR_OK) {
+        set_times(x, scenario);
         run(x);
         fm_check_all(x);
         fm_live_after(x);
