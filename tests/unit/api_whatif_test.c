@@ -74,6 +74,23 @@ static void it_answers_and_the_state_stays(void)
     api_world_close(&w);
 }
 
+static void capacities_that_all_say_are_shown(void)
+{
+    api_world_open(&w);
+    CHECK(EXPECT(&w, "PUT /v1/nodes/n1",
+                 "{\"address\":\"n1:1\",\"capacity\":{\"requests_per_s\":1000}}", 200, NULL));
+    CHECK(EXPECT(&w, ASK, "{\"changes\":{\"nodes_added\":[{\"name\":\"x\",\"like\":\"n1\"}]}}", 200,
+                 NULL));
+    CHECK_STR(api_text(&w, "load/before/resource"), "requests");
+    CHECK_U64(api_u64(&w, "load/before/utilisation_ppm"), 0);
+    CHECK_U64(api_u64(&w, "nodes/1/after/utilisation_ppm"), 0);
+    CHECK(EXPECT(&w, ASK, "{\"changes\":{\"nodes_added\":[{\"name\":\"x\"}]}}", 200, NULL));
+    CHECK_U64(api_u64(&w, "load/before/utilisation_ppm"), 0);
+    CHECK(json_is_null(api_at(&w, "load/after/utilisation_ppm")));
+    CHECK(json_is_null(api_at(&w, "nodes/0/after/utilisation_ppm")));
+    api_world_close(&w);
+}
+
 /* A drain that no budget lets begin: a week of rounds each second, which is more than the bound of
  * processor time. */
 static void ask_without_end(struct client *c)
@@ -121,6 +138,7 @@ int main(void)
 {
     RUN(what_is_wrong_is_named);
     RUN(it_answers_and_the_state_stays);
+    RUN(capacities_that_all_say_are_shown);
     RUN(it_ends_with_the_server);
     return tap_done();
 }

@@ -189,6 +189,41 @@ static void load_is_scaled_by_keyspace(void)
     end();
 }
 
+/* One partition with half of all load, spread over its keys. */
+static void what_is_hot_is_split(void)
+{
+    static char names[LOAD_KEYS_MAX][3];
+    struct load_key keys[LOAD_KEYS_MAX];
+    begin();
+    for (unsigned i = 0; i < LOAD_KEYS_MAX; i++) {
+        names[i][0] = 'c';
+        names[i][1] = (char)('A' + i / 8);
+        names[i][2] = (char)('A' + i % 8);
+        keys[i] = (struct load_key){.key = slice_of(names[i], 3), .weight = 1000};
+    }
+    const struct dir_partition *hot = at("c");
+    struct load_sample s = {.partition = hot->id,
+                            .epoch = hot->epoch,
+                            .interval_ms = 100000,
+                            .has = 1u << LOAD_READS,
+                            .keys = keys,
+                            .key_count = LOAD_KEYS_MAX};
+    s.value[LOAD_READS] = UINT64_C(100) * REQUESTS * PARTS;
+    CHECK_U64(loads_put(loads, &s, MONO_MS + 100000), LOAD_COUNTED);
+    ask("{\"changes\":{\"policy\":{\"classes\":{\"merge\":false}}}}");
+    run();
+    const struct whatif_step *step = NULL;
+    for (uint64_t i = 0; i < answer.step_count && step == NULL; i++) {
+        step = strcmp(answer.steps[i].kind, "split") == 0 ? &answer.steps[i] : NULL;
+    }
+    CHECK(step != NULL && step->partition == hot->id && step->begin_ms == step->end_ms);
+    CHECK(answer.splits > 0 && answer.merges == 0 && answer.finding_count == 0);
+    CHECK_U64(answer.before.most_ppm, 3000000);
+    CHECK(answer.after.most_ppm < 1300000);
+    CHECK(at("c") == hot);
+    end();
+}
+
 static uint64_t start_move(const struct dir_partition *p, const char *to)
 {
     Cadastre__OperationStart m;
@@ -368,6 +403,7 @@ int main(void)
     RUN(it_begins_with_what_is_there);
     RUN(the_same_question_gets_the_same_answer);
     RUN(load_is_scaled_by_keyspace);
+    RUN(what_is_hot_is_split);
     RUN(what_is_under_way_goes_on);
     RUN(beside_a_state_that_changes);
     RUN(it_stops_when_it_is_told);
