@@ -170,6 +170,7 @@ $(B)/libcadastrecli.a: $(call obj,$(filter-out src/cli/main.c,$(CLI_SRC)))
 	@rm -f $@
 	$(Q)ar qcs $@ $^
 
+$(B)/tests/unit/shardkv_meter_test: $(B)/examples/shardkv/meter.o
 $(B)/tests/unit/shardkv_kv_test: $(addprefix $(B)/examples/shardkv/,kv.o kv_change.o kv_copy.o)
 $(TEST_BINS) $(TEST_PROGS): $(B)/%: $(B)/%.o $(TAP_OBJ) $(TEST_LIB_OBJ) $(B)/libcadastrecli.a $(B)/libcadastreclient.a $(B)/libcadastred.a
 	@echo "  LD   $@"
@@ -257,7 +258,7 @@ $(EXAMPLE_BINS): $(B)/%: %.c src/client/cadastre.h $(B)/libcadastre.a
 # Debian 12's packages: to build and run, and what the tests need beside them.
 DEPS_BUILD := gcc make pkg-config libc6-dev libraft-dev libuv1-dev libsqlite3-dev libmicrohttpd-dev libjansson-dev \
               liburcu-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler libxxhash-dev \
-              libcurl4-openssl-dev zlib1g-dev
+              libcurl4-openssl-dev zlib1g-dev tzdata
 # The contract test runs on any node of version 18 or later.
 DEPS_NODE   = $(if $(and $(shell command -v node 2>/dev/null),$(shell command -v npm 2>/dev/null)),,nodejs npm)
 DEPS_TEST   = $(DEPS_NODE) perl python3 curl sqlite3 clang-14 clang-format-14 libclang-rt-14-dev pmccabe mandoc git iproute2 \
@@ -279,7 +280,7 @@ run: deps ## Installs, builds and starts one server: data in ./cadastre-data, AP
 	@exec $(B)/cadastred
 
 .PHONY: demo
-demo: deps-test ## Three servers and a map that changes; six data nodes under load: a move, a kill, a drain
+demo: deps-test ## Four minutes: a map that changes; data nodes under load, a move, a kill, a drain; the balancer follows the sun
 	@$(MAKE) --no-print-directory -s -j$(shell nproc) all shardkv
 	@/usr/bin/python3 examples/demo.py
 
@@ -329,6 +330,11 @@ chaos-move: all tests-build ## Movements of shardkv, each stage broken by each f
 	CADASTRE_BUILD=$(CURDIR)/$(B) /usr/bin/python3 tests/chaos/movement.py --seeds $(SEEDS_MOVE) $(if $(SEED),--seed $(SEED))
 chaos-move-mutants: all tests-build ## That chaos-move sees a build without one of its safeguards; as root
 	/usr/bin/python3 tests/chaos/movement_mutants.py
+
+.PHONY: chaos-balancer
+SEEDS_BALANCER ?= 1
+chaos-balancer: all tests-build ## The balancer in auto over real reports, servers and nodes broken; SEED=n, SEEDS_BALANCER=n; as root
+	CADASTRE_BUILD=$(CURDIR)/$(B) /usr/bin/python3 tests/chaos/balancer.py --seeds $(SEEDS_BALANCER) $(if $(SEED),--seed $(SEED))
 
 .PHONY: contract contract-lint contract-selftest
 contract: all ## openapi.yaml against its ruleset, its examples and a live server

@@ -36,6 +36,7 @@ static const char *const texts[STATEMENTS] = {
     [ITEM_PUT] = "INSERT OR REPLACE INTO kv VALUES(?1,?2,?3)",
     [ITEM_DELETE] = "DELETE FROM kv WHERE key=?1",
     [ITEM_SOME] = "SELECT key,value,position FROM kv WHERE key>=?1 AND (?2 IS NULL OR key<?2)",
+    [ITEM_COUNT] = "SELECT count(*) FROM kv",
     [LOG_PUT] = "INSERT INTO log VALUES(?1,?2,?3,?4,?5,?6,?7)",
     [LOG_DELETE] = "DELETE FROM log WHERE position=?1",
     [LOG_TRIM] = "DELETE FROM log WHERE position<=?1",
@@ -216,12 +217,35 @@ bool kv_incomplete(const struct kv *s)
     return s->install[0] != '\0';
 }
 
+static uint64_t one_number(struct kv *s, enum statement which)
+{
+    sqlite3_stmt *q = kv_use(s, which);
+    uint64_t number = sqlite3_step(q) == SQLITE_ROW ? kv_column(q, 0) : 0;
+    (void)sqlite3_reset(q);
+    return number;
+}
+
 uint64_t kv_bytes(struct kv *s)
 {
-    sqlite3_stmt *q = kv_use(s, SIZE);
-    uint64_t bytes = sqlite3_step(q) == SQLITE_ROW ? kv_column(q, 0) : 0;
-    (void)sqlite3_reset(q);
-    return bytes;
+    return one_number(s, SIZE);
+}
+
+uint64_t kv_items(struct kv *s)
+{
+    return one_number(s, ITEM_COUNT);
+}
+
+char *kv_bound(const void *bytes, size_t len)
+{
+    size_t text = len > 0 ? strnlen(bytes, len) : 0;
+    char *bound = malloc(text + 2);
+    if (bound == NULL) {
+        abort();
+    }
+    memcpy(bound, text > 0 ? bytes : "", text);
+    bound[text] = text < len ? 1 : 0;
+    bound[text + 1] = '\0';
+    return bound;
 }
 
 bool kv_in_range(const struct kv *s, const char *key)

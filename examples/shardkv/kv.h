@@ -67,6 +67,11 @@ bool kv_incomplete(const struct kv *s);
 bool kv_lose(struct kv *s);
 /* Of the file, about. */
 uint64_t kv_bytes(struct kv *s);
+/* How many items there are: reads all of them. */
+uint64_t kv_items(struct kv *s);
+/* A bound of a range as a text that cuts all keys without NUL just so: one key is set apart by
+ * [key, key NUL), and no text lies between key NUL and key 0x01. For the caller to free. */
+char *kv_bound(const void *bytes, size_t len);
 bool kv_in_range(const struct kv *s, const char *key);
 
 /* A primary's own change, durable when it returns. `*ret_position` is also that of a repeated one.

@@ -18,6 +18,7 @@ enum statement {
     ITEM_PUT,
     ITEM_DELETE,
     ITEM_SOME,
+    ITEM_COUNT,
     LOG_PUT,
     LOG_DELETE,
     LOG_TRIM,

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shardkv-load: writers that route by libcadastre, and keep account.
  *
- *     shardkv-load ENDPOINTS KEYSPACE [WRITERS [KEYS [SECONDS [RECORDS [CITIES]]]]]
+ *     shardkv-load ENDPOINTS KEYSPACE [WRITERS [KEYS [SECONDS [RECORDS [CITIES [NAME=VALUE …]]]]]]
  *
  * Every writer has keys of its own and writes 1, 2, 3, … to each. A write is sent again, under the
  * same mutation id, until it is acknowledged. RECORDS ("-": none) gets a line of JSON for each
  * acknowledged write, with true time (CLOCK_BOOTTIME, ns). CITIES is a file of keys with weights,
- * as examples/data/cities.tsv; then KEYS does not count. At the end, which SIGINT and SIGTERM
- * bring forward, every key that was written is read back: it must hold the last number that was
- * acknowledged. The summary is a line of JSON on stdout, which README.md describes; exit 1 when a
- * write was lost, a stale one accepted, or one could not be settled. */
+ * as examples/data/cities.tsv ("-": none); then KEYS does not count. What may be named is in
+ * README.md: reads beside the writes, a rate, the sun, one hot key. At the end, which SIGINT and
+ * SIGTERM bring forward, every key that was written is read back: it must hold the last number that
+ * was acknowledged. The summary is a line of JSON on stdout, which README.md describes; exit 1 when
+ * a write was lost, a stale one accepted, or one could not be settled. */
 #include "examples/shardkv/load.h"
 #include "client/cadastre.h"
 
@@ -35,6 +36,10 @@ struct load {
     struct cadastre_router *router;
     const char *keyspace;
     uint64_t run; /* part of every mutation id: runs don't take each other's for their own */
+    uint64_t begun_ns;
+    unsigned writers;
+    struct demand demand;
+    struct rates rates;
     struct account account;
 };
 
@@ -49,6 +54,7 @@ struct writer {
     CURL *curl;
     pthread_t thread;
     struct keys keys;
+    long hot;                /* the hot key's number, or -1 */
     struct written *written; /* owns; by key */
 };
 
@@ -56,7 +62,7 @@ static _Atomic uint64_t end_ns; /* of the writing */
 
 struct reply {
     long status; /* 0: none came */
-    char text[1024];
+    char text[2 * VALUE_SIZE];
     size_t len;
 };
 
@@ -163,7 +169,9 @@ static void look_again(struct load *l,
     const char *key = r->key;
     uint64_t known = status == 421 ? member(json, "epoch") : 0;
     bool refused = status == 421 || json_is_false(json_object_get(json, "applied"));
-    account_no(&l->account, route->partition, r->begun, refused);
+    if (r->id != NULL) {
+        account_no(&l->account, route->partition, r->begun, refused);
+    }
     /* "Not now" is not elsewhere; and a node that knows less than the route will hear of it. */
     bool not_now = refused && status != 421;
     if (!not_now && (known == 0 || known >= route->epoch)) {
@@ -173,6 +181,26 @@ static void look_again(struct load *l,
 }
 
 /* --- writing and reading back --- */
+
+/* What is read back at the end is no demand. */
+static void note_answer(struct writer *w, const struct cadastre_route *route, size_t k)
+{
+    struct load *l = w->load;
+    uint64_t now = now_ns();
+    if (now < atomic_load(&end_ns)) {
+        rates_note(&l->rates, (now - l->begun_ns) / 1000000000, route->node, (long)k == w->hot);
+    }
+}
+
+static void value_of(const struct load *l, uint64_t sequence, char *value)
+{
+    int len = snprintf(value, VALUE_SIZE, "%" PRIu64 " ", sequence);
+    size_t bytes = l->demand.value_bytes;
+    if (bytes > (size_t)len) {
+        memset(value + len, '.', bytes - (size_t)len);
+        value[bytes] = '\0';
+    }
+}
 
 static bool put_url(const struct writer *w,
                     const struct cadastre_route *route,
@@ -199,9 +227,9 @@ static bool write_one(struct writer *w, size_t k, uint64_t sequence)
     struct load *l = w->load;
     struct cadastre_route route;
     const char *key = w->keys.texts[k];
-    char id[64], value[24], url[URL_SIZE];
+    char id[64], value[VALUE_SIZE], url[URL_SIZE];
     (void)snprintf(id, sizeof id, "%" PRIx64 "-%u-%zu-%" PRIu64, l->run, w->number, k, sequence);
-    (void)snprintf(value, sizeof value, "%" PRIu64, sequence);
+    value_of(l, sequence, value);
     struct record r = {.key = key,
                        .id = id,
                        .sequence = sequence,
@@ -223,6 +251,7 @@ static bool write_one(struct writer *w, size_t k, uint64_t sequence)
             r.epoch = member(json, "epoch");
             r.position = member(json, "position");
             account_write(&l->account, &r);
+            note_answer(w, &route, k);
             json_decref(json);
             w->written[k] = (struct written){sequence, route.partition};
             return true;
@@ -233,7 +262,8 @@ static bool write_one(struct writer *w, size_t k, uint64_t sequence)
     return false;
 }
 
-static bool read_one(struct writer *w, size_t k, uint64_t *ret_value)
+/* `*ret_stale`: the answer itself says that it may be. */
+static bool read_one(struct writer *w, size_t k, uint64_t *ret_value, bool *ret_stale)
 {
     struct load *l = w->load;
     struct cadastre_route route;
@@ -249,6 +279,8 @@ static bool read_one(struct writer *w, size_t k, uint64_t *ret_value)
         if (status == 200 || status == 404) {
             const char *text = json_string_value(json_object_get(json, "value"));
             *ret_value = text != NULL ? strtoul(text, NULL, 10) : 0;
+            *ret_stale = json_is_true(json_object_get(json, "stale"));
+            note_answer(w, &route, k);
             json_decref(json);
             return true;
         }
@@ -258,14 +290,49 @@ static bool read_one(struct writer *w, size_t k, uint64_t *ret_value)
     return false;
 }
 
+/* Nobody else writes the key, but if it is the hot one. */
+static bool read_and_compare(struct writer *w, size_t k)
+{
+    struct account *a = &w->load->account;
+    uint64_t value = 0, last = w->written[k].last;
+    bool stale = false;
+    if (!read_one(w, k, &value, &stale)) {
+        return false;
+    }
+    bool wrong = !stale && value != last && ((long)k != w->hot || w->number == 0);
+    atomic_fetch_add(&a->reads, 1);
+    atomic_fetch_add(&a->stale_reads, stale);
+    atomic_fetch_add(&a->wrong_reads, wrong);
+    return true;
+}
+
+/* At its rate; what could not be asked for in time is not caught up with. */
+static void wait_turn(const struct load *l, uint64_t *turn_ns)
+{
+    uint64_t now = now_ns(), each = l->demand.rate > 0 ? 1000000000 / l->demand.rate : 0;
+    *turn_ns += each * l->writers;
+    if (*turn_ns > now) {
+        const struct timespec t = {(time_t)((*turn_ns - now) / 1000000000),
+                                   (long)((*turn_ns - now) % 1000000000)};
+        (void)nanosleep(&t, NULL);
+    } else if (now - *turn_ns > 1000000000) {
+        *turn_ns = now;
+    }
+}
+
 static void *run_writer(void *arg)
 {
     struct writer *w = arg;
     struct load *l = w->load;
+    const struct demand *d = &l->demand;
     bool settled = true;
+    uint64_t turn_ns = now_ns();
     while (settled && now_ns() < atomic_load(&end_ns)) {
-        size_t k = keys_choose(&w->keys);
-        settled = write_one(w, k, w->written[k].last + 1);
+        bool hot = demand_is_hot(d, &w->keys.random);
+        size_t k = hot ? (size_t)w->hot : keys_choose(&w->keys, d, now_ns() - l->begun_ns);
+        bool reads = demand_is_read(d, &w->keys.random) || (hot && w->number != 0);
+        settled = reads ? read_and_compare(w, k) : write_one(w, k, w->written[k].last + 1);
+        wait_turn(l, &turn_ns);
     }
     atomic_fetch_add(&l->account.unsettled, !settled);
     return NULL;
@@ -277,7 +344,8 @@ static void *run_reader(void *arg)
     struct writer *w = arg;
     for (size_t k = 0; k < w->keys.count; k++) {
         uint64_t value = 0, last = w->written[k].last;
-        if (last > 0 && !read_one(w, k, &value)) {
+        bool stale = false;
+        if (last > 0 && !read_one(w, k, &value, &stale)) {
             atomic_fetch_add(&w->load->account.unsettled, 1);
         } else if (value != last) {
             atomic_fetch_add(&w->load->account.lost, 1);
@@ -320,9 +388,13 @@ static bool prepare(struct load *l, const struct wishes *o, struct writer *write
     bool ok = true;
     for (unsigned i = 0; ok && i < o->writers; i++) {
         struct writer *w = &writers[i];
-        *w = (struct writer){.load = l, .number = i, .curl = curl_easy_init()};
+        *w = (struct writer){.load = l, .number = i, .curl = curl_easy_init(), .hot = -1};
         ok = w->curl != NULL && (o->cities != NULL ? keys_read(&w->keys, o->cities, i, o->writers)
                                                    : keys_make(&w->keys, i, o->keys));
+        if (ok && l->demand.hot_key != NULL) {
+            w->hot = keys_add(&w->keys, l->demand.hot_key);
+            ok = w->hot >= 0;
+        }
         w->written = ok ? calloc(w->keys.count, sizeof *w->written) : NULL;
         ok = w->written != NULL;
     }
@@ -333,7 +405,9 @@ static int run(struct load *l, const struct wishes *o)
 {
     static struct writer writers[WRITERS_MAX];
     bool ok = prepare(l, o, writers);
-    atomic_store(&end_ns, now_ns() + (uint64_t)o->seconds * 1000000000);
+    l->begun_ns = now_ns();
+    l->writers = o->writers;
+    atomic_store(&end_ns, l->begun_ns + (uint64_t)o->seconds * 1000000000);
     heed_signals();
     ok = ok && run_all(writers, o->writers, run_writer) && run_all(writers, o->writers, run_reader);
     for (unsigned i = 0; i < o->writers; i++) {
@@ -345,13 +419,24 @@ static int run(struct load *l, const struct wishes *o)
     return ok && good && fflush(stdout) == 0 ? 0 : 1;
 }
 
+/* False: one is none, or its file can't be written. */
+static bool read_demand(struct load *l, int argc, char **argv)
+{
+    bool ok = argc >= 3;
+    for (int i = 8; ok && i < argc; i++) {
+        ok = demand_read(&l->demand, argv[i]);
+    }
+    return ok && (l->demand.rates == NULL || rates_open(&l->rates, l->demand.rates));
+}
+
 int main(int argc, char **argv)
 {
-    static struct load l = {.account.lock = PTHREAD_MUTEX_INITIALIZER};
+    static struct load l = {.account.lock = PTHREAD_MUTEX_INITIALIZER,
+                            .rates.lock = PTHREAD_MUTEX_INITIALIZER};
     struct cadastre_error e;
-    if (argc < 3) {
+    if (!read_demand(&l, argc, argv)) {
         (void)fputs("usage: shardkv-load ENDPOINTS KEYSPACE"
-                    " [WRITERS [KEYS [SECONDS [RECORDS [CITIES]]]]]\n",
+                    " [WRITERS [KEYS [SECONDS [RECORDS [CITIES [NAME=VALUE …]]]]]]\n",
                     stderr);
         return 2;
     }
@@ -360,7 +445,7 @@ int main(int argc, char **argv)
     const struct wishes wishes = {.writers = number(argc, argv, 3, 4, WRITERS_MAX),
                                   .keys = number(argc, argv, 4, 8, KEYS_MAX),
                                   .seconds = number(argc, argv, 5, 5, 3600),
-                                  .cities = argc > 7 ? argv[7] : NULL};
+                                  .cities = argc > 7 && strcmp(argv[7], "-") != 0 ? argv[7] : NULL};
     bool records = argc > 6 && strcmp(argv[6], "-") != 0;
     l.run = now_ns();
     l.keyspace = argv[2];
@@ -372,6 +457,7 @@ int main(int argc, char **argv)
         return 2;
     }
     int code = run(&l, &wishes);
+    code = rates_close(&l.rates) ? code : 1;
     if (l.account.records != NULL && fclose(l.account.records) != 0) {
         code = 1;
     }

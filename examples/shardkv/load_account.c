@@ -126,9 +126,11 @@ bool account_summarise(struct account *a)
     uint64_t times = a->times < TIMES_MAX ? a->times : TIMES_MAX;
     (void)printf("{\"acknowledged\":%" PRIu64 ",\"refused\":%" PRIu64 ",\"unknown\":%" PRIu64
                  ",\"lost\":%" PRIu64 ",\"stale_accepted\":%" PRIu64 ",\"unsettled\":%" PRIu64
+                 ",\"reads\":%" PRIu64 ",\"stale_reads\":%" PRIu64 ",\"wrong_reads\":%" PRIu64
                  ",\"hops\":%.3f,\"hops_max\":%" PRIu64 ",\"pauses_ms\":[",
                  acknowledged, atomic_load(&a->refused), atomic_load(&a->unknown),
                  atomic_load(&a->lost), atomic_load(&a->stale), atomic_load(&a->unsettled),
+                 atomic_load(&a->reads), atomic_load(&a->stale_reads), atomic_load(&a->wrong_reads),
                  acknowledged > 0 ? (double)a->hops / (double)acknowledged : 0, a->hops_max);
     for (uint64_t i = 0; i < a->pauses; i++) {
         (void)printf("%s%.1f", i > 0 ? "," : "", (double)a->pauses_ns[i] / 1e6);
@@ -137,5 +139,7 @@ bool account_summarise(struct account *a)
                  ",\"durable_write_median_ms\":%.3f}\n",
                  median_ms(a->pauses_ns, a->pauses), (double)a->pause_longest_ns / 1e6,
                  median_ms(a->times_ns, times));
-    return atomic_load(&a->lost) + atomic_load(&a->stale) + atomic_load(&a->unsettled) == 0;
+    return atomic_load(&a->lost) + atomic_load(&a->stale) + atomic_load(&a->unsettled) +
+               atomic_load(&a->wrong_reads) ==
+           0;
 }

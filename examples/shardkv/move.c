@@ -60,12 +60,12 @@ static uint64_t position_of(struct part *p)
 /* The bounds of what moves, which may be a part of the partition; for the caller to free. */
 static char *low_of(const struct cadastre_task *t)
 {
-    return strndup(t->start != NULL ? (const char *)t->start : "", t->start_len);
+    return kv_bound(t->start, t->start_len);
 }
 
 static char *high_of(const struct cadastre_task *t)
 {
-    return t->end_open ? NULL : strndup((const char *)t->end, t->end_len);
+    return t->end_open ? NULL : kv_bound(t->end, t->end_len);
 }
 
 static bool is_part(struct part *p, const char *low, const char *high)

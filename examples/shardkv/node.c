@@ -49,6 +49,7 @@ static struct part *make_part(struct node *n, const struct cadastre_task *t)
         (void)pthread_mutex_init(&p->writer, NULL);
         (void)pthread_mutex_init(&p->repair, NULL);
         (void)pthread_mutex_init(&p->lock, NULL);
+        meter_open(&p->meter);
         (void)pthread_mutex_lock(&n->lock);
         p->next = n->parts;
         n->parts = p;
@@ -57,27 +58,15 @@ static struct part *make_part(struct node *n, const struct cadastre_task *t)
     return p;
 }
 
-/* A range is an id's for ever. False: its bounds are no text. */
-static bool set_range(struct part *p, const struct cadastre_task *t)
+/* A range is an id's for ever. */
+static void set_range(struct part *p, const struct cadastre_task *t)
 {
-    if (p->low != NULL) {
-        return true;
+    if (p->low == NULL) {
+        (void)pthread_mutex_lock(&p->lock);
+        p->low = kv_bound(t->start, t->start_len);
+        p->high = t->end_open ? NULL : kv_bound(t->end, t->end_len);
+        (void)pthread_mutex_unlock(&p->lock);
     }
-    char *low = strndup((const char *)t->start, t->start_len);
-    char *high = t->end_open ? NULL : strndup((const char *)t->end, t->end_len);
-    bool ok = low != NULL && strlen(low) == t->start_len &&
-              (t->end_open || (high != NULL && strlen(high) == t->end_len));
-    if (!ok) {
-        (void)fprintf(stderr, "shardkv: %s/%" PRIu64 ": a bound is no text\n", p->keyspace, p->id);
-        free(low);
-        free(high);
-        return false;
-    }
-    (void)pthread_mutex_lock(&p->lock);
-    p->low = low;
-    p->high = high;
-    (void)pthread_mutex_unlock(&p->lock);
-    return true;
 }
 
 /* --- orders --- */
@@ -111,9 +100,10 @@ static bool on_grant(void *arg, struct cadastre_partition *handle, const struct 
     struct node *n = arg;
     struct part *p = make_part(n, t);
     (void)handle;
-    if (t->copy == CADASTRE_NONE || !set_range(p, t)) {
+    if (t->copy == CADASTRE_NONE) {
         return false;
     }
+    set_range(p, t);
     bool ok = copy_ready(n, p, t), whole = false;
     (void)pthread_mutex_lock(&p->lock);
     if (ok) {
@@ -122,6 +112,7 @@ static bool on_grant(void *arg, struct cadastre_partition *handle, const struct 
     } else {
         p->role = CADASTRE_ROLE_NONE;
     }
+    meter_epoch(&p->meter, ok ? t->epoch : 0);
     (void)pthread_mutex_unlock(&p->lock);
     /* One that lost its data does not count as held before it was rebuilt. */
     if (ok && whole && cadastre_agent_copy(n->agent, p->keyspace, p->id) != t->copy) {
@@ -137,6 +128,7 @@ static void on_revoke(void *arg, struct cadastre_partition *handle, const struct
     (void)pthread_mutex_lock(&p->lock);
     p->role = CADASTRE_ROLE_NONE; /* the data stays until a cleanup */
     p->drained = 0;
+    meter_epoch(&p->meter, 0);
     (void)pthread_mutex_unlock(&p->lock);
 }
 
@@ -245,6 +237,7 @@ void node_end(struct node *n)
     (void)pthread_mutex_lock(&n->lock);
     n->ending = true;
     (void)pthread_cond_broadcast(&n->changed);
+    (void)pthread_cond_broadcast(&n->ended);
     (void)pthread_mutex_unlock(&n->lock);
 }
 
@@ -255,6 +248,7 @@ void node_close(struct node *n)
         n->parts = p->next;
         kv_close(p->store);
         peer_close(&p->peer);
+        meter_close(&p->meter);
         free(p->low);
         free(p->high);
         free(p->sum_low);

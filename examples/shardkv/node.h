@@ -5,6 +5,7 @@
 
 #include "client/cadastre.h"
 #include "examples/shardkv/kv.h"
+#include "examples/shardkv/meter.h"
 #include "examples/shardkv/peer.h"
 
 #include <pthread.h>
@@ -53,6 +54,8 @@ struct part {
     uint64_t fenced, final;    /* an epoch that was fenced, and its last position */
     uint64_t late_told;        /* how many writes after that a cleanup has reported */
     uint64_t snapshot_used_ms; /* when a snapshot was last asked for */
+    uint64_t items, items_ms;  /* as they were last counted, and when */
+    struct meter meter;        /* has its own lock */
     _Atomic uint64_t open_operations, stale_reads;
     _Atomic bool joining;    /* by its last grant */
     _Atomic int derived;     /* enum derived */
@@ -71,13 +74,14 @@ struct node {
     const char *data_dir, *endpoints, *address;
     uint64_t log_keep;
     uint64_t free_bytes;  /* for tests: no more than that is free */
+    uint64_t report_ms;   /* the load is reported so often */
     uint64_t damage;      /* for tests: each so many-th chunk that is sent is damaged, 0 none */
     pthread_mutex_t lock; /* guards the lists */
-    pthread_cond_t changed;
+    pthread_cond_t changed, ended;
     struct part *parts;
     struct job *jobs;
     unsigned job_count;
-    bool ending; /* the worker stops when its list is empty */
+    bool ending; /* the workers stop when their list is empty */
     _Atomic bool stopping, collect;
     pthread_mutex_t collecting; /* one collects at a time, and others wait until it has */
     _Atomic uint64_t chunks_sent;

@@ -62,14 +62,24 @@ enum outcome node_write(struct node *n,
                         uint64_t *ret_position,
                         bool *ret_repeated)
 {
+    struct meter_request request = meter_start();
     atomic_fetch_add(&p->open_operations, 1);
     enum outcome outcome = refusal(p, m->epoch);
     if (may(n, p, m->epoch)) {
         (void)pthread_mutex_lock(&p->writer);
+        meter_serve(&request);
         outcome = write_as_primary(n, p, m, ret_position, ret_repeated);
         (void)pthread_mutex_unlock(&p->writer);
     }
     atomic_fetch_sub(&p->open_operations, 1);
+    if (outcome == DONE || outcome == UNKNOWN) {
+        const struct meter_asked asked = {.epoch = m->epoch,
+                                          .key = m->key,
+                                          .bytes = strlen(m->key) + strlen(m->value),
+                                          .write = true,
+                                          .failed = outcome == UNKNOWN};
+        meter_note(&p->meter, &request, &asked);
+    }
     return outcome;
 }
 
@@ -98,13 +108,31 @@ read_here(struct node *n, struct part *p, uint64_t epoch, const char *key, struc
 enum outcome
 node_read(struct node *n, struct part *p, uint64_t epoch, const char *key, struct value *ret)
 {
+    struct meter_request request = meter_start();
     *ret = (struct value){.text = NULL};
     (void)pthread_mutex_lock(&p->writer); /* so that no read sees what may yet be lost */
+    meter_serve(&request);
     (void)pthread_mutex_lock(&p->lock);
     enum outcome outcome = read_here(n, p, epoch, key, ret);
     (void)pthread_mutex_unlock(&p->lock);
     (void)pthread_mutex_unlock(&p->writer);
+    if (outcome == DONE || outcome == MISSING) {
+        const struct meter_asked asked = {.epoch = epoch,
+                                          .key = key,
+                                          .bytes = strlen(key) +
+                                                   (ret->text != NULL ? strlen(ret->text) : 0)};
+        meter_note(&p->meter, &request, &asked);
+    }
     return outcome;
+}
+
+static uint64_t bytes_of(const struct kv_batch *b)
+{
+    uint64_t bytes = 0;
+    for (unsigned i = 0; i < b->count; i++) {
+        bytes += strlen(b->changes[i].key) + strlen(b->changes[i].value);
+    }
+    return bytes;
 }
 
 /* With `lock`: is this a copy, and not the primary, at the epoch? */
@@ -133,6 +161,9 @@ enum outcome node_follow(struct node *n,
         outcome = r == KV_OK ? DONE : r == KV_GAP ? GAP : ELSEWHERE;
     }
     (void)pthread_mutex_unlock(&p->lock);
+    if (outcome == DONE) {
+        meter_copied(&p->meter, b->epoch, b->count, bytes_of(b));
+    }
     return outcome;
 }
 

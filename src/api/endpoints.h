@@ -4,6 +4,7 @@
 #define API_ENDPOINTS_H
 
 #include "api/handlers.h"
+#include "control/windows.h"
 
 /* h_keyspaces.c */
 struct patch_gate *patch_gate_new(void);
@@ -120,12 +121,17 @@ void h_balancer_resume(struct exchange *x);
 
 /* h_operations.c, operation_plan.c */
 void operation_put_open(struct buf *b, const struct dir_operation *op);
-/* What it waits for, has reserved and is going to cost, when it is open: members that follow.
- * `first`: dir_budget_first(v). */
+/* What holds for all that waits in a view. */
+struct operation_queue {
+    uint64_t first; /* dir_budget_first(v) */
+    struct windows_hold hold;
+};
+void operation_queue_look(const struct dir_view *v, struct operation_queue *ret);
+/* What it waits for, has reserved and is going to cost, when it is open: members that follow. */
 void operation_put_plan(struct buf *b,
                         const struct dir_view *v,
                         const struct dir_operation *op,
-                        uint64_t first);
+                        const struct operation_queue *queue);
 /* As it is in the newest view. */
 void operation_put_plan_now(struct exchange *x, const struct dir_operation *op);
 void h_operations_list(struct exchange *x);

@@ -2,7 +2,9 @@
 /* Budgets of movement: their limits, what is in use, and who waits; what is set of the balancer,
  * and whether it is paused. */
 #include "api/balancer_json.h"
+#include "api/balancer_patch.h"
 #include "api/endpoints.h"
+#include "api/windows_json.h"
 
 #include "base/clock.h"
 #include "base/parse.h"
@@ -135,6 +137,7 @@ void h_balancer_patch(struct exchange *x)
     }
     p = exchange_alloc(x, sizeof *p);
     balancer_read_patch(&m->in, p);
+    windows_read_json(m, exchange_alloc(x, sizeof(struct window_list)), &p->m);
     if (!mutation_close(x, m)) {
         return;
     }

@@ -156,8 +156,10 @@ static void get_one(struct exchange *x, const struct dir_view *v)
         reply_missing(x, v, ERR_OPERATION_NOT_FOUND, "there is no operation of this id");
         return;
     }
+    struct operation_queue queue;
+    operation_queue_look(v, &queue);
     operation_put_open(out, op);
-    operation_put_plan(out, v, op, dir_budget_first(v));
+    operation_put_plan(out, v, op, &queue);
     buf_printf(out, ",\"revision\":%" PRIu64 "}", v->revision);
     reply_read(x, v->revision);
 }
@@ -216,7 +218,8 @@ static void put_page(struct exchange *x, struct listing *l, const struct filters
     const struct dir_operation *op;
     struct slice key = slice_of(NULL, 0);
     struct ptree_iter it;
-    uint64_t first = dir_budget_first(l->view);
+    struct operation_queue queue;
+    operation_queue_look(l->view, &queue);
     buf_printf(out, "{\"revision\":%" PRIu64 ",\"operations\":[", l->revision);
     ptree_seek(&l->view->operations, slice_of(l->position, l->position_len), &it);
     for (; (op = ptree_iter_get(&it, &key)) != NULL; ptree_iter_next(&it)) {
@@ -230,7 +233,7 @@ static void put_page(struct exchange *x, struct listing *l, const struct filters
             buf_put_u8(out, ',');
         }
         operation_put_open(out, op);
-        operation_put_plan(out, l->view, op, first);
+        operation_put_plan(out, l->view, op, &queue);
         buf_put_u8(out, '}');
     }
     buf_put_u8(out, ']');

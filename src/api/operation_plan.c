@@ -3,6 +3,7 @@
  * each is a function of the view. */
 #include "api/endpoints.h"
 
+#include "base/clock.h"
 #include "base/plan.h"
 #include "directory/budget.h"
 #include "directory/policy.h"
@@ -11,14 +12,33 @@
 
 enum { RESERVE_PPM = 100000 }; /* for what is not known, as `cadastre plan move` has it */
 
+void operation_queue_look(const struct dir_view *v, struct operation_queue *ret)
+{
+    struct windows w = {.count = 0};
+    windows_read(&w, view_balancer(v), clock_mono_ms());
+    windows_look(&w, clock_wall_ms(), &ret->hold);
+    windows_close(&w);
+    ret->first = dir_budget_first(v);
+}
+
 /* The view's own row says whether it waits still: `op` may be of before. */
-static void
-put_waiting(struct buf *b, const struct dir_view *v, const struct dir_operation *op, uint64_t first)
+static void put_waiting(struct buf *b,
+                        const struct dir_view *v,
+                        const struct dir_operation *op,
+                        const struct operation_queue *queue)
 {
     const struct dir_operation *now = view_operation(v, op->id);
     struct dir_waiting w;
-    if (now == NULL || now->state != DIR_OPERATION_QUEUED ||
-        (!dir_budget_lacks(v, now, &w) && !dir_budget_yields(now, first, &w))) {
+    if (now == NULL || now->state != DIR_OPERATION_QUEUED) {
+        return;
+    }
+    if (windows_holds(&queue->hold, v, now)) {
+        buf_printf(b, ",\"waiting\":{\"code\":\"%s\",\"detail\":", queue->hold.code);
+        json_put_cstring(b, queue->hold.detail);
+        buf_put_u8(b, '}');
+        return;
+    }
+    if (!dir_budget_lacks(v, now, &w) && !dir_budget_yields(now, queue->first, &w)) {
         return;
     }
     buf_printf(b, ",\"waiting\":{\"code\":\"%s\",\"detail\":", err_slug(w.code));
@@ -155,10 +175,10 @@ static void put_plan(struct buf *b, const struct dir_view *v, const struct dir_o
 void operation_put_plan(struct buf *b,
                         const struct dir_view *v,
                         const struct dir_operation *op,
-                        uint64_t first)
+                        const struct operation_queue *queue)
 {
     buf_printf(b, ",\"class\":\"%s\"", dir_class_name(op->class_of));
-    put_waiting(b, v, op, first);
+    put_waiting(b, v, op, queue);
     put_reserved(b, op);
     if (dir_operation_copies(op) &&
         (op->state == DIR_OPERATION_QUEUED || op->state == DIR_OPERATION_RUNNING)) {
@@ -169,6 +189,8 @@ void operation_put_plan(struct buf *b,
 void operation_put_plan_now(struct exchange *x, const struct dir_operation *op)
 {
     const struct dir_view *v = view_enter(api_slot(x));
-    operation_put_plan(exchange_out(x), v, op, dir_budget_first(v));
+    struct operation_queue queue;
+    operation_queue_look(v, &queue);
+    operation_put_plan(exchange_out(x), v, op, &queue);
     view_leave();
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/whatif_json.h"
 
-#include "api/balancer_json.h"
+#include "api/balancer_patch.h"
 #include "base/mem.h"
 #include "base/parse.h"
 

@@ -173,9 +173,10 @@ void bal_budget_open(struct bal_state *st)
     st->rack = mem_zalloc((f->rack_count + 1) * sizeof *st->rack);
     st->zone = mem_zalloc((f->zone_count + 1) * sizeof *st->zone);
     st->device = mem_zalloc((f->device_count + 1) * sizeof *st->device);
-    for (uint32_t c = 0; c < f->copy_count; c++) {
+    for (uint32_t c = 0; f->moving_count > 0 && c < f->copy_count; c++) {
         if (f->copy_to[c] != BAL_NO_NODE) {
-            bal_budget_take(st, f->copy_node[c], f->copy_to[c], f->operation[f->copy_partition[c]]);
+            bal_budget_take(st, f->copy_node[c], f->copy_to[c],
+                            f->place[f->copy_partition[c]].operation);
         }
     }
     st->tokens = st->m->tokens;

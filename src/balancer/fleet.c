@@ -27,23 +27,11 @@ struct column {
     }
 
 static const struct column partition_columns[] = {
-    COLUMN(id),
-    COLUMN(version),
-    COLUMN(moved_ms),
-    COLUMN(split_ms),
-    COLUMN(merged_ms),
-    COLUMN(next),
-    COLUMN(group),
-    COLUMN(tenant),
-    COLUMN(flags),
-    COLUMN(rule),
-    COLUMN(operation),
-    COLUMN(previous),
-    COLUMN(spread),
-    COLUMN(fanout),
-    COLUMN(wanted),
-    COLUMN(copy_begin),
-    {offsetof(struct bal_fleet, load), BAL_RESOURCES * sizeof(uint64_t)},
+    COLUMN(id),        COLUMN(version),
+    COLUMN(moved_ms),  COLUMN(split_ms),
+    COLUMN(merged_ms), COLUMN(next),
+    COLUMN(tenant),    COLUMN(flags),
+    COLUMN(place),     {offsetof(struct bal_fleet, load), BAL_RESOURCES * sizeof(uint64_t)},
 };
 
 static const struct column copy_columns[] = {
@@ -113,9 +101,10 @@ void bal_fleet_close(struct bal_fleet *f)
     mem_free(f->rack_of);
     mem_free(f->device_of);
     mem_free(f->node_load);
-    mem_free(f->node_bytes);
+    mem_free(f->node_leaving);
     mem_free(f->held_begin);
     mem_free(f->held);
+    mem_free(f->odd);
     mem_free(f->grouped);
     mem_free(f->hints);
     *f = (struct bal_fleet){0};
@@ -275,17 +264,17 @@ bal_fleet_add_partition(struct bal_fleet *f, const struct bal_partition_spec *s,
     f->moved_ms[p] = s->moved_ms;
     f->split_ms[p] = s->split_ms;
     f->merged_ms[p] = s->merged_ms;
-    f->group[p] = s->group;
+    f->place[p].group = s->group;
     f->tenant[p] = s->tenant;
     f->flags[p] = s->flags;
-    f->rule[p] = (uint8_t)s->rule;
-    f->operation[p] = s->operation;
-    f->previous[p] = s->previous == 0 ? BAL_NO_NODE : bal_fleet_node(f, s->previous);
-    f->spread[p] = s->spread;
-    f->fanout[p] = s->fanout == 0 ? 8 : s->fanout;
-    f->wanted[p] = s->wanted == 0 ? s->copies : s->wanted;
+    f->place[p].rule = (uint8_t)s->rule;
+    f->place[p].operation = s->operation;
+    f->place[p].previous = s->previous == 0 ? BAL_NO_NODE : bal_fleet_node(f, s->previous);
+    f->place[p].spread = s->spread;
+    f->place[p].fanout = s->fanout == 0 ? 8 : s->fanout;
+    f->place[p].wanted = s->wanted == 0 ? s->copies : s->wanted;
     memcpy(&f->load[(size_t)p * BAL_RESOURCES], s->load, sizeof s->load);
-    f->copy_begin[p] = f->copy_count;
+    f->place[p].copy_begin = f->copy_count;
     for (unsigned i = 0; i < s->copies; i++) {
         uint32_t c = f->copy_count++;
         f->copy_node[c] = bal_fleet_node(f, s->copy[i].node);
@@ -344,8 +333,8 @@ static void permute_copies(struct bal_fleet *f, const uint32_t *counts)
 {
     uint32_t *from = mem_alloc((f->copy_count + 1) * sizeof *from), at = 0;
     for (uint32_t p = 0; p < f->partition_count; p++) {
-        uint32_t begin = f->copy_begin[p];
-        f->copy_begin[p] = at;
+        uint32_t begin = f->place[p].copy_begin;
+        f->place[p].copy_begin = at;
         for (uint32_t i = 0; i < counts[p]; i++) {
             from[at++] = begin + i;
         }
@@ -362,7 +351,7 @@ static void permute_copies(struct bal_fleet *f, const uint32_t *counts)
     }
     for (uint32_t p = 0; p < f->partition_count; p++) {
         for (uint32_t i = 0; i < counts[p]; i++) {
-            f->copy_partition[f->copy_begin[p] + i] = p;
+            f->copy_partition[f->place[p].copy_begin + i] = p;
         }
     }
     mem_free(from);
@@ -386,7 +375,8 @@ static void sort_partitions(struct bal_fleet *f)
     qsort(order, count, sizeof *order, by_u64);
     for (uint32_t p = 0; p < count; p++) {
         uint32_t old = order[p].index;
-        counts[p] = (old + 1 < count ? f->copy_begin[old + 1] : f->copy_count) - f->copy_begin[old];
+        counts[p] = (old + 1 < count ? f->place[old + 1].copy_begin : f->copy_count) -
+                    f->place[old].copy_begin;
     }
     permute(f, order);
     permute_copies(f, counts);
@@ -406,80 +396,19 @@ static void resolve_next(struct bal_fleet *f)
     }
 }
 
-/* The copies of one partition, counted where they will be. */
-static void sum_partition(struct bal_fleet *f, uint32_t p)
-{
-    const uint64_t *load = &f->load[(size_t)p * BAL_RESOURCES];
-    uint64_t follower[BAL_RESOURCES];
-    uint32_t begin = f->copy_begin[p], end = f->copy_begin[p + 1];
-    for (unsigned r = 0; r < BAL_RESOURCES; r++) {
-        follower[r] = bal_scale(load[r], f->follower[r]);
-    }
-    for (uint32_t c = begin; c < end; c++) {
-        const uint64_t *mine = c == begin ? load : follower;
-        uint16_t at = bal_copy_at(f, c);
-        uint64_t *sum = &f->node_load[(size_t)at * BAL_RESOURCES];
-        for (unsigned r = 0; r < BAL_RESOURCES; r++) {
-            sum[r] += mine[r];
-        }
-        f->node_bytes[at] += mine[BAL_BYTES];
-        if (f->copy_to[c] != BAL_NO_NODE) {
-            f->node_bytes[f->copy_node[c]] += mine[BAL_BYTES];
-        }
-        f->held_begin[at + 1]++;
-        f->lost_count += (f->copy_flags[c] & BAL_COPY_LOST) != 0;
-        f->insync_count += c != begin && (f->copy_flags[c] & BAL_COPY_INSYNC) != 0;
-    }
-    f->lost_count += end - begin < f->wanted[p];
-}
-
-static void sum_nodes(struct bal_fleet *f)
-{
-    f->node_load = mem_zalloc((f->node_count + 1) * BAL_RESOURCES * sizeof *f->node_load);
-    f->node_bytes = mem_zalloc((f->node_count + 1) * sizeof *f->node_bytes);
-    f->held_begin = mem_zalloc((f->node_count + 2) * sizeof *f->held_begin);
-    f->held = mem_alloc(((size_t)f->copy_count + 1) * sizeof *f->held);
-    for (uint32_t p = 0; p < f->partition_count; p++) {
-        sum_partition(f, p);
-    }
-    for (uint32_t n = 0; n < f->node_count; n++) {
-        f->held_begin[n + 1] += f->held_begin[n];
-    }
-    uint32_t *fill = mem_dup(f->held_begin, (f->node_count + 1) * sizeof *fill);
-    for (uint32_t p = 0; p < f->partition_count; p++) {
-        for (uint32_t c = f->copy_begin[p]; c < f->copy_begin[p + 1]; c++) {
-            f->held[fill[bal_copy_at(f, c)]++] =
-                (struct bal_held){c, p & (UINT32_MAX >> 1), c == f->copy_begin[p]};
-        }
-    }
-    mem_free(fill);
-}
-
-void bal_fleet_recount(struct bal_fleet *f)
-{
-    ASSERT(f->building == NULL);
-    mem_free(f->node_load);
-    mem_free(f->node_bytes);
-    mem_free(f->held_begin);
-    mem_free(f->held);
-    f->lost_count = 0;
-    f->insync_count = 0;
-    sum_nodes(f);
-}
-
 static void collect_groups(struct bal_fleet *f)
 {
     struct numbered *all = NULL;
     uint32_t count = 0, room = 0;
     for (uint32_t p = 0; p < f->partition_count; p++) {
-        if (f->group[p] == 0) {
+        if (f->place[p].group == 0) {
             continue;
         }
         if (count == room) {
             room = doubled(room);
             all = mem_realloc(all, room * sizeof *all);
         }
-        all[count++] = (struct numbered){((uint64_t)f->group[p] << 32) | p, p};
+        all[count++] = (struct numbered){((uint64_t)f->place[p].group << 32) | p, p};
     }
     f->grouped = mem_alloc((count + 1) * sizeof *f->grouped);
     f->grouped_count = count;
@@ -511,10 +440,10 @@ enum err_code bal_fleet_seal(struct bal_fleet *f, struct err *e)
         return err_set(e, ERR_INVALID_REQUEST, "more than %d zones", BAL_ZONES_MAX);
     }
     make_room(f, 1, false);
-    f->copy_begin = mem_realloc(f->copy_begin, (f->partition_count + 1) * sizeof *f->copy_begin);
-    f->copy_begin[f->partition_count] = f->copy_count;
+    f->place = mem_realloc(f->place, (f->partition_count + 1) * sizeof *f->place);
+    f->place[f->partition_count] = (struct bal_place){.copy_begin = f->copy_count};
     resolve_next(f);
-    sum_nodes(f);
+    bal_fleet_recount(f);
     collect_groups(f);
     building_free(f);
     return ERR_OK;
@@ -543,32 +472,6 @@ uint16_t bal_fleet_node(const struct bal_fleet *f, uint64_t id)
 {
     uint32_t at = find_id(f->node_id, f->node_count, id);
     return at == BAL_NO_PARTITION ? BAL_NO_NODE : (uint16_t)at;
-}
-
-void bal_fleet_set_load(struct bal_fleet *f, uint32_t p, const uint64_t load[BAL_RESOURCES])
-{
-    ASSERT(f->building == NULL && p < f->partition_count);
-    uint64_t more[2][BAL_RESOURCES]; /* for the primary and the others; wraps where it is less */
-    uint64_t *old = &f->load[(size_t)p * BAL_RESOURCES];
-    uint32_t begin = f->copy_begin[p], end = f->copy_begin[p + 1];
-    for (unsigned r = 0; r < BAL_RESOURCES; r++) {
-        uint64_t now = bal_min(load[r], BAL_LOAD_MAX);
-        more[0][r] = now - old[r];
-        more[1][r] = bal_scale(now, f->follower[r]) - bal_scale(old[r], f->follower[r]);
-        old[r] = now;
-    }
-    for (uint32_t c = begin; c < end; c++) {
-        const uint64_t *mine = more[c != begin];
-        uint16_t at = bal_copy_at(f, c);
-        uint64_t *sum = &f->node_load[(size_t)at * BAL_RESOURCES];
-        for (unsigned r = 0; r < BAL_RESOURCES; r++) {
-            sum[r] += mine[r];
-        }
-        f->node_bytes[at] += mine[BAL_BYTES];
-        if (f->copy_to[c] != BAL_NO_NODE) {
-            f->node_bytes[f->copy_node[c]] += mine[BAL_BYTES];
-        }
-    }
 }
 
 const struct bal_hint *bal_fleet_hint(const struct bal_fleet *f, uint32_t p)

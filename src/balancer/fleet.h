@@ -66,6 +66,9 @@ enum bal_partition_flag {
     BAL_QUARANTINED = 1 << 7
 };
 
+/* Those that may not, or had better not, leave where they are. */
+enum { BAL_FIXED = BAL_PINNED | BAL_ONE_KEY | BAL_QUARANTINED };
+
 enum bal_spread { BAL_SPREAD_ZONE = 1, BAL_SPREAD_RACK = 2, BAL_SPREAD_DEVICE = 4 };
 
 struct bal_copy_spec {
@@ -104,9 +107,8 @@ struct bal_partition_spec {
 
 /* One entry of the lists of copies by node. */
 struct bal_held {
-    uint32_t copy;
-    uint32_t partition : 31;
-    uint32_t primary : 1;
+    uint32_t partition : 29;
+    uint32_t copy : 3; /* which of its copies; 0: the primary */
 };
 
 struct bal_hint_at {
@@ -114,8 +116,16 @@ struct bal_hint_at {
     struct bal_hint hint;
 };
 
-/* A struct of arrays; all owned. Indices: node n, partition p, copy c = copy_begin[p] + i, and
- * n * BAL_RESOURCES + resource. Valid when sealed. */
+/* What every step asks of a partition beside its load, in one place: to look at one is to fetch one
+ * line of memory. */
+struct bal_place {
+    uint32_t copy_begin, group;
+    uint16_t previous, operation;
+    uint8_t rule, spread, wanted, fanout;
+};
+
+/* A struct of arrays; all owned. Indices: node n, partition p, copy c = place[p].copy_begin + i,
+ * and n * BAL_RESOURCES + resource. Valid when sealed. */
 struct bal_fleet {
     uint32_t node_count, partition_count, copy_count;
     uint64_t *node_id;
@@ -126,20 +136,26 @@ struct bal_fleet {
 
     uint64_t *id, *version, *moved_ms, *split_ms, *merged_ms;
     uint64_t *load; /* of the primary copy, BAL_RESOURCES each */
-    uint32_t *next, *group, *tenant, *copy_begin;
-    uint16_t *flags, *operation, *previous;
-    uint8_t *rule, *spread, *fanout, *wanted;
+    uint32_t *next, *tenant;
+    uint16_t *flags;
+    struct bal_place *place;       /* one more than partitions: where the copies end */
     uint16_t *copy_node, *copy_to; /* of copies; copy_to: BAL_NO_NODE */
     uint8_t *copy_flags;           /* enum bal_copy_flag */
     uint32_t *copy_partition;
 
-    uint64_t *node_load;   /* predicted: what is under way counts at its destination only */
-    uint64_t *node_bytes;  /* stored: what is under way counts at both ends */
-    uint32_t *held_begin;  /* node_count + 1 */
-    struct bal_held *held; /* copies by node, where they will be */
-    uint32_t insync_count; /* copies that may become primary */
-    uint32_t lost_count;   /* copies that are lost or missing, apart from those on dead nodes */
-    uint32_t *grouped, grouped_count; /* partitions with a group, by group and id */
+    uint64_t *node_load;      /* predicted: what is under way counts at its destination only */
+    uint64_t *node_leaving;   /* bytes that are under way to elsewhere, stored here too till then */
+    uint32_t *held_begin;     /* node_count + 1 */
+    struct bal_held *held;    /* copies by node, where they will be */
+    uint32_t insync_count;    /* copies that may become primary */
+    uint32_t lost_count;      /* copies that are lost or missing, apart from those on dead nodes */
+    uint32_t moving_count;    /* copies that an operation is taking elsewhere */
+    uint32_t busy_count;      /* partitions that one holds */
+    uint32_t *odd, odd_count; /* partitions of which a copy may break a rule where it is */
+    uint32_t fixed_count;     /* partitions with a flag of BAL_FIXED */
+    uint64_t rules;           /* bit r: some partition has placement rule r */
+    uint32_t spread_count[BAL_COPIES_MAX + 1]; /* partitions spread by zone, by copies */
+    uint32_t *grouped, grouped_count;          /* partitions with a group, by group and id */
     struct bal_hint_at *hints;
     uint32_t hint_count;
     bal_q32 follower[BAL_RESOURCES]; /* share of the primary's load that another copy bears */
@@ -182,14 +198,19 @@ static inline uint64_t bal_copy_load(const struct bal_fleet *f, uint32_t c, unsi
 {
     uint32_t p = f->copy_partition[c];
     uint64_t l = f->load[(size_t)p * BAL_RESOURCES + r];
-    return c == f->copy_begin[p] ? l : bal_scale(l, f->follower[r]);
+    return c == f->place[p].copy_begin ? l : bal_scale(l, f->follower[r]);
 }
 
 static inline uint64_t
 bal_held_load(const struct bal_fleet *f, const struct bal_held *h, unsigned r)
 {
     uint64_t l = f->load[(size_t)h->partition * BAL_RESOURCES + r];
-    return h->primary ? l : bal_scale(l, f->follower[r]);
+    return h->copy == 0 ? l : bal_scale(l, f->follower[r]);
+}
+
+static inline uint32_t bal_held_copy(const struct bal_fleet *f, const struct bal_held *h)
+{
+    return f->place[h->partition].copy_begin + h->copy;
 }
 
 /* Where copy c will be when what is under way has ended. */

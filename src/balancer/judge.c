@@ -52,10 +52,12 @@ struct bal_verdict bal_judge(const struct bal_state *st, const struct bal_step *
     size_t to = bal_cell(step->to, step->resource);
     v.benefit = bal_min(step->vector[step->resource], step->excess);
     if (v.reason == BAL_REASON_OVERSHOOT) {
-        bal_q32 before = st->level[step->from];
-        v.from_after = bal_level_with(st, step->from, step->vector, false);
-        v.to_after = bal_level_with(st, step->to, step->vector, true);
-        bal_q32 after = bal_max(v.from_after, v.to_after);
+        /* Of the source what is relieved counts, of the destination whatever it will bear. */
+        size_t from = bal_cell(step->from, step->resource);
+        uint64_t left = bal_less(st->load[from], step->vector[step->resource]);
+        bal_q32 before = bal_level_of(st, step->from, step->resource);
+        bal_q32 after = bal_max(bal_by_inverse(left, st->inverse[from]),
+                                bal_level_with(st, step->to, step->vector, true));
         if (bal_less(before, after) < st->s->lump_gain) {
             return v;
         }

@@ -21,6 +21,7 @@ struct load {
     struct load_entry **slots; /* by partition, probed linearly; owns the entries */
     uint64_t cap, used, max;
     uint64_t sketch_bytes, sketch_max;
+    uint64_t fast_ms;
     /* The weights that were computed last: partitions of one report mostly share them. */
     uint64_t elapsed_ms, covered_ms, weight[LOAD_HORIZONS + 1];
 };
@@ -66,6 +67,7 @@ struct load *load_new(uint64_t entries_max, uint64_t sketch_bytes_max)
     struct load *l = mem_zalloc(sizeof *l);
     l->max = entries_max;
     l->sketch_max = sketch_bytes_max;
+    l->fast_ms = LOAD_HALF_LIFE_FAST_MS;
     l->cap = CAP_MIN;
     l->slots = mem_zalloc(l->cap * sizeof l->slots[0]);
     return l;
@@ -226,6 +228,14 @@ static uint64_t measure(const struct load_sample *s, unsigned r)
     return v * 1000 << FRACTION_BITS;
 }
 
+void load_set_fast(struct load *l, uint64_t half_life_ms)
+{
+    if (l->fast_ms != half_life_ms) {
+        l->fast_ms = half_life_ms;
+        l->covered_ms = UINT64_MAX; /* the weights that are kept are no more right */
+    }
+}
+
 static void mix(uint32_t *mean, uint64_t value, uint64_t weight)
 {
     *mean = ewma_pack(ewma_mix(ewma_unpack(*mean), value, weight));
@@ -239,8 +249,8 @@ static uint32_t mix_age(uint32_t age_ms, uint64_t elapsed_ms, uint64_t weight)
 
 static const uint64_t *weights(struct load *l, uint64_t elapsed_ms, uint64_t covered_ms)
 {
-    static const uint64_t half_lives[] = {LOAD_HALF_LIFE_FAST_MS, LOAD_HALF_LIFE_MEAN_MS,
-                                          LOAD_HALF_LIFE_SLOW_MS, LOAD_HALF_LIFE_LONG_MS};
+    const uint64_t half_lives[] = {l->fast_ms, LOAD_HALF_LIFE_MEAN_MS, LOAD_HALF_LIFE_SLOW_MS,
+                                   LOAD_HALF_LIFE_LONG_MS};
     if (l->covered_ms != covered_ms || l->elapsed_ms != elapsed_ms) {
         l->elapsed_ms = elapsed_ms;
         l->covered_ms = covered_ms;
@@ -333,9 +343,22 @@ uint64_t load_value(const struct load_entry *e, enum load_resource r, enum load_
     return (v >> FRACTION_BITS) + ((v >> (FRACTION_BITS - 1)) & 1);
 }
 
+enum load_horizon load_horizon_of(uint64_t half_life_ms)
+{
+    return half_life_ms >= LOAD_HALF_LIFE_SLOW_MS   ? LOAD_SLOW
+           : half_life_ms >= LOAD_HALF_LIFE_MEAN_MS ? LOAD_MEAN
+                                                    : LOAD_FAST;
+}
+
+bool load_known_of(const struct load_entry *e, uint64_t half_life_ms, uint64_t now_ms)
+{
+    uint64_t after = half_life_ms < LOAD_KNOWN_AFTER_MS ? half_life_ms : LOAD_KNOWN_AFTER_MS;
+    return e->covered_ms >= after && now_ms < e->last_ms + LOAD_UNKNOWN_AFTER_MS;
+}
+
 bool load_known(const struct load_entry *e, uint64_t now_ms)
 {
-    return e->covered_ms >= LOAD_KNOWN_AFTER_MS && now_ms < e->last_ms + LOAD_UNKNOWN_AFTER_MS;
+    return load_known_of(e, LOAD_HALF_LIFE_MEAN_MS, now_ms);
 }
 
 int64_t load_growth(const struct load_entry *e, enum load_resource r)

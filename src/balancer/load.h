@@ -91,6 +91,8 @@ struct load_entry {
 struct load; /* opaque */
 struct load *load_new(uint64_t entries_max, uint64_t sketch_bytes_max);
 void load_free(struct load *l);
+/* The half-life of LOAD_FAST, from the next sample on; LOAD_HALF_LIFE_FAST_MS unless set. */
+void load_set_fast(struct load *l, uint64_t half_life_ms);
 
 enum load_outcome {
     LOAD_COUNTED,
@@ -112,6 +114,10 @@ uint64_t load_sketch_bytes(const struct load *l);
 /* Rates and times in thousandths (a second; of a ms), sizes as they are. */
 uint64_t load_value(const struct load_entry *e, enum load_resource r, enum load_horizon h);
 bool load_known(const struct load_entry *e, uint64_t now_ms);
+/* The longest mean of loads whose half-life is no more than that. */
+enum load_horizon load_horizon_of(uint64_t half_life_ms);
+/* As load_known(), of that one: a short mean is known sooner. */
+bool load_known_of(const struct load_entry *e, uint64_t half_life_ms, uint64_t now_ms);
 /* Growth a day, in the units of load_value(), from the difference of two means over that of their
  * ages; 0 while these are closer than a minute. */
 int64_t load_growth(const struct load_entry *e, enum load_resource r);

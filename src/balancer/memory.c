@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { FORMAT = 1 };
+enum { FORMAT = 2 };
 
 struct bal_memory *bal_memory_new(uint64_t now_ms)
 {
@@ -154,7 +154,9 @@ void bal_memory_split(struct bal_memory *m, uint64_t parent, uint64_t left, uint
 static void save_node(const struct bal_node_memory *n, struct buf *out)
 {
     wire_put_u64(out, n->node);
-    wire_put_u64(out, n->over_ms);
+    for (unsigned r = 0; r < BAL_RESOURCES; r++) {
+        wire_put_u64(out, n->over_ms[r]);
+    }
     wire_put_u64(out, n->under_ms);
     buf_put_u8(out, n->relieving);
     buf_put_u8(out, n->filling);
@@ -170,9 +172,11 @@ static void save_node(const struct bal_node_memory *n, struct buf *out)
 static struct bal_node_memory load_node(struct wire_reader *r)
 {
     struct bal_node_memory n = {.node = wire_u64(r)};
-    n.over_ms = wire_u64(r);
+    for (unsigned i = 0; i < BAL_RESOURCES; i++) {
+        n.over_ms[i] = wire_u64(r);
+    }
     n.under_ms = wire_u64(r);
-    n.relieving = wire_bool(r);
+    n.relieving = wire_enum(r, 0, (1 << BAL_RESOURCES) - 1, "resources");
     n.filling = wire_bool(r);
     n.touched = wire_bool(r);
     n.samples = wire_u8(r);
@@ -230,7 +234,7 @@ static uint32_t count_of(struct wire_reader *r, size_t each)
 
 static void load_nodes(struct wire_reader *r, struct bal_memory *m)
 {
-    m->node_count = count_of(r, 8 * 8 + 4);
+    m->node_count = count_of(r, (7 + BAL_RESOURCES) * 8 + 4);
     m->node = mem_zalloc((m->node_count + 1) * sizeof *m->node);
     for (uint32_t n = 0; n < m->node_count; n++) {
         m->node[n] = load_node(r);

@@ -18,9 +18,11 @@ enum {
 
 struct bal_node_memory {
     uint64_t node;
-    uint64_t over_ms, under_ms; /* since when all samples were; 0: the last one was not */
-    bool relieving, filling;    /* sustained: until the low mark is reached */
-    bool touched;               /* a move since the last sample of noise */
+    /* Since when all samples were; 0: the last one was not. */
+    uint64_t over_ms[BAL_RESOURCES], under_ms;
+    uint8_t relieving; /* a bit for each resource: sustained, until the low mark is reached */
+    bool filling;
+    bool touched; /* a move since the last sample of noise */
     uint8_t samples;
     uint64_t gained_ms, shed_ms; /* the last routine move in and out */
     bal_q32 level1, level2;      /* samples before: the last, the one before it */

@@ -22,7 +22,7 @@ static enum bal_reason one_may_merge(const struct bal_state *st, uint32_t p)
     if (reason != BAL_REASON_NONE) {
         return reason;
     }
-    if ((f->flags[p] & BAL_PINNED) != 0 || f->group[p] != 0) {
+    if ((f->flags[p] & BAL_PINNED) != 0 || f->place[p].group != 0) {
         return BAL_REASON_PINNED;
     }
     if ((f->flags[p] & BAL_STALE) != 0) {
@@ -36,8 +36,8 @@ static enum bal_reason one_may_merge(const struct bal_state *st, uint32_t p)
 static bool together(const struct bal_state *st, uint32_t p, uint32_t q)
 {
     const struct bal_fleet *f = st->f;
-    uint32_t a = f->copy_begin[p], a_end = f->copy_begin[p + 1];
-    uint32_t b = f->copy_begin[q], b_end = f->copy_begin[q + 1];
+    uint32_t a = f->place[p].copy_begin, a_end = f->place[p + 1].copy_begin;
+    uint32_t b = f->place[q].copy_begin, b_end = f->place[q + 1].copy_begin;
     if (a == a_end || a_end - a != b_end - b || st->at[a] != st->at[b]) {
         return false;
     }
@@ -60,20 +60,27 @@ static bool plenty(const struct bal_state *st)
 
 static bool alike(const struct bal_fleet *f, uint32_t p, uint32_t q)
 {
-    return f->rule[p] == f->rule[q] && f->tenant[p] == f->tenant[q] && f->spread[p] == f->spread[q];
+    return f->place[p].rule == f->place[q].rule && f->tenant[p] == f->tenant[q] &&
+           f->place[p].spread == f->place[q].spread;
 }
 
+/* Asked of every partition: first what turns down most. */
 bool bal_may_pair(const struct bal_state *st, uint32_t p)
 {
     const struct bal_fleet *f = st->f;
     uint32_t q = f->next[p];
     uint16_t never = BAL_PINNED | BAL_QUARANTINED;
-    if (q == BAL_NO_PARTITION || ((f->flags[p] | f->flags[q]) & never) != 0 || !alike(f, p, q)) {
+    if (q == BAL_NO_PARTITION) {
         return false;
     }
-    bool single = f->copy_begin[p + 1] - f->copy_begin[p] == 1 &&
-                  f->copy_begin[q + 1] - f->copy_begin[q] == 1;
-    return together(st, p, q) || (single && plenty(st));
+    if (!together(st, p, q)) {
+        bool single = f->place[p + 1].copy_begin - f->place[p].copy_begin == 1 &&
+                      f->place[q + 1].copy_begin - f->place[q].copy_begin == 1;
+        if (!single || !plenty(st)) {
+            return false;
+        }
+    }
+    return ((f->flags[p] | f->flags[q]) & never) == 0 && alike(f, p, q);
 }
 
 enum bal_reason
@@ -114,8 +121,8 @@ static bool co_locate(struct bal_state *st, uint32_t p, uint32_t q)
 {
     const struct bal_fleet *f = st->f;
     uint32_t a = bal_primary(f, p), b = bal_primary(f, q);
-    if (!plenty(st) || st->plan->recovering || f->copy_begin[p + 1] - a != 1 ||
-        f->copy_begin[q + 1] - b != 1 || !settled(st, p) || !settled(st, q) ||
+    if (!plenty(st) || st->plan->recovering || f->place[p + 1].copy_begin - a != 1 ||
+        f->place[q + 1].copy_begin - b != 1 || !settled(st, p) || !settled(st, q) ||
         bal_tokens(st, DIR_CLASS_MERGE, 1) != BAL_REASON_NONE) {
         return false;
     }
@@ -125,7 +132,7 @@ static bool co_locate(struct bal_state *st, uint32_t p, uint32_t q)
     struct bal_step step;
     bal_step_of(st, goes, bal_dominant(st, to), DIR_CLASS_MERGE, &step);
     step.to = to;
-    if (bal_may_hold(st, goes, to) != BAL_REASON_NONE || bal_returns(st, goes, to) ||
+    if (bal_may_hold(st, &step, to) != BAL_REASON_NONE || bal_returns(st, &step, to) ||
         f->node[step.from].state != BAL_ELIGIBLE ||
         bal_budget(st, step.from, to, DIR_CLASS_MERGE) != BAL_REASON_NONE ||
         bal_level_with(st, to, step.vector, true) > BAL_ONE + st->s->low) {

@@ -56,6 +56,21 @@ static int by_size(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+/* What can't leave holds one node so far up that the highest falls by nothing that is done with the
+ * others: among them only what noise may do at most is worth a move. */
+static bool held_up(const struct bal_state *st)
+{
+    bool held = false;
+    for (uint16_t n = 0; n < st->f->node_count && st->f->fixed_count > 0; n++) {
+        for (unsigned r = 0; r < BAL_RESOURCES; r++) {
+            size_t i = bal_cell(n, r);
+            held |= serves(st, n) && bal_uses(st, r) &&
+                    bal_by_inverse(st->stuck[i], st->inverse[i]) > BAL_ONE + st->s->band_max;
+        }
+    }
+    return held;
+}
+
 static void set_band(struct bal_state *st)
 {
     bal_q32 *sigmas = mem_alloc((st->f->node_count + 1) * sizeof *sigmas);
@@ -71,8 +86,27 @@ static void set_band(struct bal_state *st)
     st->m->sigma = count == 0 ? 0 : sigmas[count / 2];
     mem_free(sigmas);
     bal_q32 wide = bal_more(st->s->low, bal_scale(st->m->sigma, st->s->band_sigmas));
-    st->m->high = bal_min(bal_max(st->s->high, wide), st->s->band_max);
+    st->high = bal_min(bal_max(st->s->high, wide), st->s->band_max);
+    st->held = held_up(st);
+    st->m->high = st->held ? st->s->band_max : st->high;
     st->plan->high = st->m->high;
+}
+
+/* Each resource by itself: one that can't be evened out calls for nothing of the others. */
+static void sustain_over(struct bal_state *st, uint16_t n, unsigned r)
+{
+    struct bal_node_memory *m = &st->m->node[n];
+    size_t i = bal_cell(n, r);
+    uint64_t load = serves(st, n) && bal_uses(st, r) ? st->load[i] : 0;
+    uint8_t bit = (uint8_t)(1U << r);
+    if (load > bal_over(st, n, r)) {
+        m->over_ms[r] = m->over_ms[r] == 0 ? st->now : m->over_ms[r];
+        m->relieving |= st->now - m->over_ms[r] >= st->s->sustain_ms ? bit : 0;
+    } else {
+        m->over_ms[r] = 0;
+        bool stays = st->held ? st->stuck[i] > st->share[i] : true;
+        m->relieving &= load < bal_relieved(st, n, r) || !stays ? (uint8_t)~bit : UINT8_MAX;
+    }
 }
 
 static void sustain(struct bal_state *st)
@@ -81,19 +115,16 @@ static void sustain(struct bal_state *st)
     for (uint16_t n = 0; n < st->f->node_count; n++) {
         struct bal_node_memory *m = &st->m->node[n];
         bal_q32 level = serves(st, n) ? st->level[n] : BAL_ONE;
-        if (level > BAL_ONE + st->plan->high) {
-            m->over_ms = m->over_ms == 0 ? st->now : m->over_ms;
-            m->relieving |= st->now - m->over_ms >= s->sustain_ms;
-        } else {
-            m->over_ms = 0;
-            m->relieving &= level >= BAL_ONE + s->low;
+        for (unsigned r = 0; r < BAL_RESOURCES; r++) {
+            sustain_over(st, n, r);
         }
-        if (level < BAL_ONE - s->under && st->takes[n]) {
+        bal_q32 under = st->held ? bal_max(s->under, s->band_max) : s->under;
+        if (level < BAL_ONE - under && st->takes[n]) {
             m->under_ms = m->under_ms == 0 ? st->now : m->under_ms;
             m->filling |= st->now - m->under_ms >= s->sustain_ms;
         } else {
             m->under_ms = 0;
-            m->filling &= level < BAL_ONE - s->low && st->takes[n];
+            m->filling &= level < BAL_ONE - s->low && st->takes[n] && !st->held;
         }
     }
 }
@@ -117,7 +148,7 @@ static uint64_t would_exceed(const struct bal_state *st,
             bears = bal_more(bears, st->f->load[(size_t)p * BAL_RESOURCES + past->resource]);
         }
     }
-    return bal_less(bears, st->top[i]);
+    return bal_less(bears, bal_relieved(st, source, past->resource));
 }
 
 static void measure_past(struct bal_state *st)

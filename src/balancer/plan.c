@@ -248,8 +248,10 @@ static void explain_move(struct bal_state *st, uint32_t p, uint16_t to, struct b
     const struct bal_fleet *f = st->f;
     uint32_t copy = bal_primary(f, p);
     uint16_t from = st->at[copy];
-    unsigned resource = bal_dominant(st, from);
-    bool urgent = bal_urgent(st, from);
+    uint32_t hot = bal_to_relieve(st, from, DIR_CLASS_HOT);
+    uint32_t mask = hot != 0 ? hot : bal_to_relieve(st, from, DIR_CLASS_BALANCE);
+    unsigned resource = mask != 0 ? bal_dominant_of(st, from, mask) : bal_dominant(st, from);
+    bool urgent = hot != 0;
     struct bal_step step;
     bal_step_of(st, copy, resource, urgent ? DIR_CLASS_HOT : DIR_CLASS_BALANCE, &step);
     ret->from_level = st->level[from];
@@ -260,12 +262,12 @@ static void explain_move(struct bal_state *st, uint32_t p, uint16_t to, struct b
     }
     step.to = to;
     ret->to_level = st->level[to];
-    enum bal_reason reason = bal_may_hold(st, copy, to);
+    enum bal_reason reason = bal_may_hold(st, &step, to);
     if (reason == BAL_REASON_NONE) {
         ret->from_after = bal_level_with(st, from, step.vector, false);
         ret->to_after = bal_level_with(st, to, step.vector, true);
-        reason = bal_returns(st, copy, to) ? BAL_REASON_RETURNING
-                                           : bal_budget(st, from, to, step.class_of);
+        reason = bal_returns(st, &step, to) ? BAL_REASON_RETURNING
+                                            : bal_budget(st, from, to, step.class_of);
     }
     ret->node_reason = reason != BAL_REASON_NONE ? (uint8_t)reason : bal_judge(st, &step).reason;
 }
@@ -301,7 +303,7 @@ enum err_code bal_explain(const struct bal_fleet *f,
                             : plan.recovering ? BAL_REASON_RECOVERING
                                               : BAL_REASON_QUIET;
     }
-    if (f->copy_begin[p] < f->copy_begin[p + 1]) {
+    if (f->place[p].copy_begin < f->place[p + 1].copy_begin) {
         explain_move(&st, p, to, ret);
     }
     struct bal_partition_memory *known = bal_memory_partition(copy, question->partition);

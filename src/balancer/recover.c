@@ -37,15 +37,15 @@ static int by_need(const void *a, const void *b)
 static bool find_lost(const struct bal_state *st, uint32_t p, struct lost *ret)
 {
     const struct bal_fleet *f = st->f;
-    uint32_t live = 0, lost = BAL_NO_PARTITION, end = f->copy_begin[p + 1];
-    for (uint32_t c = f->copy_begin[p]; c < end; c++) {
+    uint32_t live = 0, lost = BAL_NO_PARTITION, end = f->place[p + 1].copy_begin;
+    for (uint32_t c = f->place[p].copy_begin; c < end; c++) {
         if (!dead(st, c)) {
             live++;
         } else if (lost == BAL_NO_PARTITION) {
             lost = c;
         }
     }
-    if (lost == BAL_NO_PARTITION && end - f->copy_begin[p] >= f->wanted[p]) {
+    if (lost == BAL_NO_PARTITION && end - f->place[p].copy_begin >= f->place[p].wanted) {
         return false;
     }
     uint64_t load = 0;
@@ -61,7 +61,7 @@ static uint16_t copy_source(const struct bal_state *st, uint32_t p)
 {
     const struct bal_fleet *f = st->f;
     uint16_t best = BAL_NO_NODE;
-    for (uint32_t c = f->copy_begin[p]; c < f->copy_begin[p + 1]; c++) {
+    for (uint32_t c = f->place[p].copy_begin; c < f->place[p + 1].copy_begin; c++) {
         uint16_t n = st->at[c];
         if (!dead(st, c) && f->node[n].state != BAL_UNKNOWN &&
             (best == BAL_NO_NODE || st->out[n].all < st->out[best].all)) {
@@ -79,27 +79,22 @@ burden(const struct bal_state *st, uint16_t n, const uint64_t *vector, uint64_t 
     return bal_more(bal_level_with(st, n, vector, true), bal_more(queue, queue / 2));
 }
 
-/* `copy`: the one that goes, BAL_NO_PARTITION for one more. */
-static uint16_t choose(const struct bal_state *st,
-                       uint32_t p,
-                       uint32_t copy,
-                       const uint64_t *vector,
-                       uint64_t mean_queue)
+static uint16_t choose(const struct bal_state *st, const struct bal_step *step, uint64_t mean_queue)
 {
     const struct bal_fleet *f = st->f;
     uint16_t best = BAL_NO_NODE;
     uint64_t least = 0, least_tie = 0;
     for (uint16_t n = 0; n < f->node_count; n++) {
-        if (!st->takes[n] || (copy != BAL_NO_PARTITION && st->at[copy] == n)) {
+        if (!st->takes[n] || (step->copy != BAL_NO_PARTITION && st->at[step->copy] == n)) {
             continue;
         }
-        uint64_t b = burden(st, n, vector, mean_queue);
+        uint64_t b = burden(st, n, step->vector, mean_queue);
         if (best != BAL_NO_NODE && b > least) {
             continue;
         }
-        uint64_t tie = bal_tie(st->s->seed, f->id[p], f->node_id[n]);
+        uint64_t tie = bal_tie(st->s->seed, f->id[step->partition], f->node_id[n]);
         if ((best == BAL_NO_NODE || b < least || tie < least_tie) &&
-            bal_may_join(st, p, copy, n) == BAL_REASON_NONE) {
+            bal_may_join(st, step, n) == BAL_REASON_NONE) {
             best = n;
             least = b;
             least_tie = tie;
@@ -133,9 +128,10 @@ static void replace(struct bal_state *st, const struct lost *l, uint64_t mean_qu
         bal_reject(st, p, BAL_NO_NODE, BAL_REASON_NO_LIVE_COPY);
         return;
     }
-    uint64_t vector[BAL_RESOURCES];
-    bal_copy_vector(st, missing ? f->copy_begin[p + 1] - 1 : l->copy, vector);
-    uint16_t to = choose(st, p, l->copy, vector, mean_queue);
+    struct bal_step step = {.partition = p, .copy = l->copy};
+    const uint64_t *vector = step.vector;
+    bal_copy_vector(st, missing ? f->place[p + 1].copy_begin - 1 : l->copy, step.vector);
+    uint16_t to = choose(st, &step, mean_queue);
     if (to == BAL_NO_NODE) {
         bal_reject(st, p, BAL_NO_NODE, BAL_REASON_NO_DESTINATION);
         return;
@@ -174,8 +170,9 @@ static void replace(struct bal_state *st, const struct lost *l, uint64_t mean_qu
 static bool under_way(const struct bal_state *st)
 {
     const struct bal_fleet *f = st->f;
-    for (uint32_t p = 0; p < f->partition_count; p++) {
-        if ((f->flags[p] & BAL_BUSY) != 0 && f->operation[p] >= DIR_CLASS_UNDER_REPLICATED) {
+    uint32_t search = f->busy_count > 0 ? f->partition_count : 0;
+    for (uint32_t p = 0; p < search; p++) {
+        if ((f->flags[p] & BAL_BUSY) != 0 && f->place[p].operation >= DIR_CLASS_UNDER_REPLICATED) {
             return true;
         }
     }
@@ -199,7 +196,7 @@ void bal_recover(struct bal_state *st)
     uint64_t bytes = 0;
     uint32_t search = any_lost(st) ? f->partition_count : 0;
     for (uint32_t p = 0; p < search; p++) {
-        if (f->copy_begin[p] == f->copy_begin[p + 1] ||
+        if (f->place[p].copy_begin == f->place[p + 1].copy_begin ||
             bal_partition_free(st, p) != BAL_REASON_NONE || !find_lost(st, p, &one)) {
             continue;
         }
@@ -239,15 +236,16 @@ static void evacuate(struct bal_state *st, uint32_t copy, enum bal_reason why, u
 {
     const struct bal_fleet *f = st->f;
     uint32_t p = f->copy_partition[copy];
-    uint64_t vector[BAL_RESOURCES];
-    bal_copy_vector(st, copy, vector);
+    struct bal_step step = {.partition = p, .copy = copy, .from = st->at[copy]};
+    const uint64_t *vector = step.vector;
+    bal_copy_vector(st, copy, step.vector);
     uint64_t queue = 1;
     for (uint16_t n = 0; n < f->node_count; n++) {
         queue += st->queued[n];
     }
-    uint16_t from = st->at[copy];
-    uint16_t to =
-        choose(st, p, copy, vector, queue / bal_max(st->eligible, 1) + vector[BAL_BYTES] + 1);
+    uint16_t from = step.from;
+    uint16_t to = step.to =
+        choose(st, &step, queue / bal_max(st->eligible, 1) + vector[BAL_BYTES] + 1);
     if (to == BAL_NO_NODE) {
         bal_reject(st, p, from, BAL_REASON_NO_DESTINATION);
         return;
@@ -270,7 +268,7 @@ static void evacuate(struct bal_state *st, uint32_t copy, enum bal_reason why, u
         .bytes = vector[BAL_BYTES],
         .time_ms = bal_copy_time(st, vector[BAL_BYTES]),
     };
-    bal_relocate(st, copy, to);
+    bal_relocate(st, &step);
     made.from_after = st->level[from];
     made.to_after = st->level[to];
     bal_budget_take(st, from, to, class_of);
@@ -283,7 +281,7 @@ static void evacuate_node(struct bal_state *st, uint16_t node)
     const struct bal_fleet *f = st->f;
     uint32_t failed = 0;
     for (uint32_t i = f->held_begin[node]; i < f->held_begin[node + 1]; i++) {
-        uint32_t copy = f->held[i].copy, before = st->plan->proposal_count;
+        uint32_t copy = bal_held_copy(f, &f->held[i]), before = st->plan->proposal_count;
         if (st->at[copy] != node || (f->copy_flags[copy] & BAL_COPY_LOST) != 0 ||
             bal_partition_free(st, f->copy_partition[copy]) != BAL_REASON_NONE) {
             continue;
@@ -299,13 +297,13 @@ static void evacuate_node(struct bal_state *st, uint16_t node)
 void bal_evacuate(struct bal_state *st)
 {
     const struct bal_fleet *f = st->f;
-    for (uint32_t p = 0; p < f->partition_count; p++) {
-        if ((f->rule[p] == 0 && f->spread[p] == 0) ||
-            bal_partition_free(st, p) != BAL_REASON_NONE) {
+    for (uint32_t i = 0; i < f->odd_count; i++) {
+        uint32_t p = f->odd[i];
+        if (bal_partition_free(st, p) != BAL_REASON_NONE) {
             continue;
         }
-        for (uint32_t c = f->copy_begin[p];
-             c < f->copy_begin[p + 1] && st->bar[p] != BAL_REASON_PLANNED; c++) {
+        for (uint32_t c = f->place[p].copy_begin;
+             c < f->place[p + 1].copy_begin && st->bar[p] != BAL_REASON_PLANNED; c++) {
             if (!dead(st, c) && bal_placed(st, c) != BAL_REASON_NONE) {
                 evacuate(st, c, BAL_REASON_MISPLACED, DIR_CLASS_CONSTRAINT);
             }

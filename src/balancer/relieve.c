@@ -42,19 +42,28 @@ struct source_work {
     struct candidate *seen;
 };
 
-bool bal_urgent(const struct bal_state *st, uint16_t node)
+/* Near the capacity or far above the mean, and not for what can't leave alone. */
+static bool urgent(const struct bal_state *st, uint16_t node, unsigned r)
 {
-    if (st->level[node] > st->s->urgent_level) {
-        return true;
-    }
+    size_t i = bal_cell(node, r);
+    uint64_t capacity = st->f->node[node].capacity[r];
+    bool far = bal_level_of(st, node, r) > st->s->urgent_level ||
+               st->load[i] > bal_scale(capacity, st->s->urgent_utilisation);
+    return far && (st->stuck[i] <= st->share[i] || st->load[i] > bal_over(st, node, r));
+}
+
+uint32_t bal_to_relieve(const struct bal_state *st, uint16_t node, uint32_t class_of)
+{
+    uint32_t mask = 0;
     for (unsigned r = 0; r < BAL_RESOURCES; r++) {
-        uint64_t capacity = st->f->node[node].capacity[r];
-        if (bal_uses(st, r) &&
-            st->load[bal_cell(node, r)] > bal_scale(capacity, st->s->urgent_utilisation)) {
-            return true;
+        if (!bal_uses(st, r) || st->load[bal_cell(node, r)] <= bal_relieved(st, node, r)) {
+            continue;
         }
+        bool now = urgent(st, node, r);
+        bool later = (st->m->node[node].relieving >> r & 1) != 0;
+        mask |= (class_of == DIR_CLASS_HOT ? now : later && !now) ? 1U << r : 0;
     }
-    return false;
+    return mask;
 }
 
 enum bal_reason bal_source(const struct bal_state *st, uint16_t node)
@@ -64,14 +73,15 @@ enum bal_reason bal_source(const struct bal_state *st, uint16_t node)
     if (state != BAL_ELIGIBLE && state != BAL_CORDONED) {
         return BAL_REASON_NODE_STATE;
     }
-    if (st->level[node] <= BAL_ONE + st->s->low) {
-        return BAL_REASON_NOT_OVERLOADED;
-    }
-    if (bal_urgent(st, node)) {
+    if (bal_to_relieve(st, node, DIR_CLASS_HOT) != 0) {
         return BAL_REASON_NONE;
     }
-    if (!m->relieving) {
-        return m->over_ms == 0 ? BAL_REASON_NOT_OVERLOADED : BAL_REASON_NOT_SUSTAINED;
+    if (bal_to_relieve(st, node, DIR_CLASS_BALANCE) == 0) {
+        bool over = false;
+        for (unsigned r = 0; r < BAL_RESOURCES; r++) {
+            over |= m->over_ms[r] != 0 && st->load[bal_cell(node, r)] > bal_relieved(st, node, r);
+        }
+        return over ? BAL_REASON_NOT_SUSTAINED : BAL_REASON_NOT_OVERLOADED;
     }
     bool cooling = m->gained_ms != 0 && st->now - m->gained_ms < st->s->role_cooldown_ms;
     return cooling ? BAL_REASON_ROLE_COOLDOWN : BAL_REASON_NONE;
@@ -104,7 +114,7 @@ enum bal_reason bal_movable_held(const struct bal_state *st,
     if (bar != BAL_REASON_NONE) {
         return bar;
     }
-    if (f->lost_count > 0 && (f->copy_flags[h->copy] & BAL_COPY_LOST) != 0) {
+    if (f->lost_count > 0 && (f->copy_flags[bal_held_copy(f, h)] & BAL_COPY_LOST) != 0) {
         return BAL_REASON_STALE;
     }
     return resource == BAL_RESOURCES ? BAL_REASON_NONE
@@ -116,7 +126,7 @@ enum bal_reason
 bal_movable(const struct bal_state *st, uint32_t copy, unsigned resource, bool urgent)
 {
     uint32_t p = st->f->copy_partition[copy];
-    struct bal_held h = {copy, p & (UINT32_MAX >> 1), copy == bal_primary(st->f, p)};
+    struct bal_held h = {p & (BAL_NO_PARTITION >> 3), (copy - bal_primary(st->f, p)) & 7};
     return bal_movable_held(st, &h, st->at[copy], resource, urgent);
 }
 
@@ -127,12 +137,14 @@ void bal_step_of(const struct bal_state *st,
                  struct bal_step *ret)
 {
     size_t i = bal_cell(st->at[copy], resource);
-    *ret = (struct bal_step){.copy = copy,
+    *ret = (struct bal_step){.partition = st->f->copy_partition[copy],
+                             .copy = copy,
                              .from = st->at[copy],
                              .to = BAL_NO_NODE,
                              .resource = (uint8_t)resource,
                              .class_of = class_of,
-                             .excess = bal_less(st->load[i], st->top[i])};
+                             .excess =
+                                 bal_less(st->load[i], bal_relieved(st, st->at[copy], resource))};
     bal_copy_vector(st, copy, ret->vector);
     ret->bytes = ret->vector[BAL_BYTES];
     ret->time_ms = bal_copy_time(st, ret->bytes);
@@ -175,25 +187,28 @@ static void push(struct candidates *c, struct candidate one)
 enum { AHEAD = 12 }; /* copies: so long before they are looked at their loads are asked for */
 
 /* Not small: whether a copy is worth a move depends on the resource. */
-static void collect(const struct bal_state *st, uint16_t node, struct source_work *w)
+static void
+collect(const struct bal_state *st, uint16_t node, uint32_t class_of, struct source_work *w)
 {
     const struct bal_fleet *f = st->f;
-    bool urgent = bal_urgent(st, node);
     uint32_t end = f->held_begin[node + 1];
     w->units = 0;
     for (uint32_t i = f->held_begin[node]; i < end; i++) {
         const struct bal_held *h = &f->held[i];
         if (i + AHEAD < end) {
+            __builtin_prefetch(&f->place[h[AHEAD].partition]);
+            __builtin_prefetch(&st->bar[h[AHEAD].partition]);
             __builtin_prefetch(&f->load[(size_t)h[AHEAD].partition * BAL_RESOURCES]);
             __builtin_prefetch(&f->load[(size_t)h[AHEAD].partition * BAL_RESOURCES + 4]);
         }
-        enum bal_reason reason = bal_movable_held(st, h, node, BAL_RESOURCES, urgent);
+        enum bal_reason reason =
+            bal_movable_held(st, h, node, BAL_RESOURCES, class_of == DIR_CLASS_HOT);
         if (reason != BAL_REASON_NONE) {
             st->plan->rejected[reason]++;
             continue;
         }
         struct unit *u = &w->unit[w->units++];
-        u->copy = h->copy;
+        u->copy = bal_held_copy(f, h);
         u->partition = h->partition;
         for (unsigned r = 0; r < BAL_RESOURCES; r++) {
             u->vector[r] = bal_held_load(f, h, r);
@@ -225,10 +240,10 @@ static void gather(const struct bal_state *st,
     }
 }
 
-bool bal_returns(const struct bal_state *st, uint32_t copy, uint16_t node)
+bool bal_returns(const struct bal_state *st, const struct bal_step *step, uint16_t node)
 {
-    uint32_t p = st->f->copy_partition[copy];
-    return copy == bal_primary(st->f, p) && st->f->previous[p] == node &&
+    uint32_t p = step->partition;
+    return step->copy == bal_primary(st->f, p) && st->f->place[p].previous == node &&
            bal_less(st->now, st->f->moved_ms[p]) < st->s->return_ms;
 }
 
@@ -240,7 +255,7 @@ static struct bal_verdict place(struct bal_state *st, struct bal_step *step)
     struct bal_walk walk;
     bal_walk_begin(st, step, &walk);
     while (bal_walk_next(st, step, &walk, &step->to)) {
-        if (bal_returns(st, step->copy, step->to)) {
+        if (bal_returns(st, step, step->to)) {
             st->plan->rejected[BAL_REASON_RETURNING]++;
             continue;
         }
@@ -267,7 +282,7 @@ void bal_emit(struct bal_state *st,
               enum bal_reason reason)
 {
     const struct bal_fleet *f = st->f;
-    uint32_t p = f->copy_partition[step->copy];
+    uint32_t p = step->partition;
     struct bal_proposal made = {
         .class_of = step->class_of,
         .kind = step->copy == bal_primary(f, p) ? BAL_MOVE : BAL_MOVE_COPY,
@@ -285,7 +300,7 @@ void bal_emit(struct bal_state *st,
         .bytes = step->bytes,
         .time_ms = step->time_ms,
     };
-    bal_relocate(st, step->copy, step->to);
+    bal_relocate(st, step);
     made.from_after = st->level[step->from];
     made.to_after = st->level[step->to];
     bal_budget_take(st, step->from, step->to, step->class_of);
@@ -310,7 +325,7 @@ static void consider(struct bal_state *st,
                      struct choice *best)
 {
     const struct bal_fleet *f = st->f;
-    uint64_t tie = bal_tie(st->s->seed, f->id[f->copy_partition[step->copy]], f->node_id[step->to]);
+    uint64_t tie = bal_tie(st->s->seed, f->id[step->partition], f->node_id[step->to]);
     if (!best->found || v->score > best->verdict.score ||
         (v->score == best->verdict.score && tie < best->tie)) {
         *best = (struct choice){*step, *v, tie, seen_at, true};
@@ -324,8 +339,9 @@ static void step_of(const struct bal_state *st,
 {
     size_t i = bal_cell(like->from, like->resource);
     *ret = *like;
+    ret->partition = u->partition;
     ret->copy = u->copy;
-    ret->excess = bal_less(st->load[i], st->top[i]);
+    ret->excess = bal_less(st->load[i], bal_relieved(st, like->from, like->resource));
     memcpy(ret->vector, u->vector, sizeof ret->vector);
     ret->bytes = u->vector[BAL_BYTES];
     ret->time_ms = u->time_ms;
@@ -340,15 +356,9 @@ static void fetch_next(const struct bal_state *st, const struct source_work *w, 
     }
     const struct unit *u = &w->unit[c->heap[0].unit];
     __builtin_prefetch(&st->at[u->copy]);
-    __builtin_prefetch(&st->f->copy_flags[u->copy]);
-    __builtin_prefetch(&st->f->copy_begin[u->partition]);
-    __builtin_prefetch(&st->f->spread[u->partition]);
-    __builtin_prefetch(&st->f->rule[u->partition]);
-    __builtin_prefetch(&st->f->group[u->partition]);
-    __builtin_prefetch(&st->f->previous[u->partition]);
+    __builtin_prefetch(&st->f->place[u->partition]);
     __builtin_prefetch(&st->f->id[u->partition]);
     __builtin_prefetch(&st->f->version[u->partition]);
-    __builtin_prefetch(&st->f->copy_partition[u->copy]);
 }
 
 /* The best step off a node. Those without a place are dropped: during a round places only fill. */
@@ -395,44 +405,57 @@ static enum bal_reason exhausted(const struct bal_state *st, uint16_t node, uint
     return reason != BAL_REASON_NONE ? reason : bal_tokens(st, class_of, 1);
 }
 
-/* The list of the resource that weighs most at present. */
-static void
-prepare(const struct bal_state *st, uint16_t node, unsigned resource, struct source_work *w)
+static void prepare(const struct bal_state *st, const struct bal_step *like, struct source_work *w)
 {
     if (!w->collected) {
-        collect(st, node, w);
+        collect(st, like->from, like->class_of, w);
         w->collected = true;
     }
-    if (!w->list[resource].gathered) {
-        gather(st, node, resource, w, &w->list[resource]);
+    if (!w->list[like->resource].gathered) {
+        gather(st, like->from, like->resource, w, &w->list[like->resource]);
     }
 }
 
+/* Of those in the mask and above the mark the one that weighs most at present. */
+static unsigned next_resource(const struct bal_state *st, uint16_t node, uint32_t mask)
+{
+    uint32_t above = 0;
+    for (unsigned r = 0; r < BAL_RESOURCES; r++) {
+        above |= st->load[bal_cell(node, r)] > bal_relieved(st, node, r) ? 1U << r : 0;
+    }
+    return bal_dominant_of(st, node, mask & above);
+}
+
+/* One of which nothing more can leave holds up none of the others. */
 static void
 relieve_node(struct bal_state *st, uint16_t node, uint32_t class_of, struct source_work *w)
 {
-    unsigned swaps = 0;
+    unsigned swaps = 0, resource;
+    uint32_t mask = bal_to_relieve(st, node, class_of);
     w->collected = false;
     for (unsigned r = 0; r < BAL_RESOURCES; r++) {
         w->list[r].gathered = false;
+        if ((mask >> r & 1) != 0) {
+            bal_transfer_roles(st, node, r, class_of);
+        }
     }
-    bal_transfer_roles(st, node, class_of);
-    while (st->level[node] > BAL_ONE + st->s->low) {
-        struct bal_step like = {
-            .from = node, .resource = (uint8_t)bal_dominant(st, node), .class_of = class_of};
+    while ((resource = next_resource(st, node, mask)) != BAL_RESOURCES) {
+        struct bal_step like = {.from = node, .resource = (uint8_t)resource, .class_of = class_of};
         struct choice best;
         enum bal_reason reason = exhausted(st, node, class_of);
         if (reason != BAL_REASON_NONE) {
             bal_reject(st, BAL_NO_PARTITION, node, reason);
             return;
         }
-        prepare(st, node, like.resource, w);
+        prepare(st, &like, w);
         if (choose(st, w, &like, &best)) {
             bal_emit(st, &best.step, &best.verdict,
                      class_of == DIR_CLASS_HOT ? BAL_REASON_HOT_NODE_URGENT : BAL_REASON_HOT_NODE);
-        } else if (swaps++ == SWAPS_MAX || !bal_swap_one(st, node, class_of)) {
+        } else if (swaps == SWAPS_MAX || !bal_swap_one(st, node, resource, class_of)) {
             bal_reject(st, BAL_NO_PARTITION, node, BAL_REASON_NO_CANDIDATE);
-            return;
+            mask &= ~(1U << resource);
+        } else {
+            swaps++;
         }
     }
 }
@@ -475,8 +498,7 @@ static void relieve_class(struct bal_state *st, struct source *sources, uint32_t
     const struct bal_fleet *f = st->f;
     uint32_t count = 0, most = 1;
     for (uint16_t n = 0; n < f->node_count; n++) {
-        bool hot = bal_urgent(st, n);
-        if (hot == (class_of == DIR_CLASS_HOT) && bal_source(st, n) == BAL_REASON_NONE) {
+        if (bal_source(st, n) == BAL_REASON_NONE && bal_to_relieve(st, n, class_of) != 0) {
             sources[count++] =
                 (struct source){st->level[n], bal_tie(st->s->seed, 0, f->node_id[n]), n};
             most = (uint32_t)bal_max(most, f->held_begin[n + 1] - f->held_begin[n]);

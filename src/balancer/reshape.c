@@ -21,15 +21,22 @@ bal_q32 bal_heat(const struct bal_state *st, uint32_t p)
     return heat;
 }
 
-static bool is_hot(const struct bal_state *st, uint32_t p)
+/* Above which a partition is hot, or too large. */
+static void set_limits(const struct bal_state *st, uint64_t limit[BAL_RESOURCES])
 {
-    const uint64_t *load = &st->f->load[(size_t)p * BAL_RESOURCES];
     for (unsigned r = 0; r < BAL_RESOURCES; r++) {
-        if (st->split_at[r] != 0 && load[r] > st->split_at[r]) {
-            return true;
-        }
+        limit[r] = st->split_at[r] == 0 ? UINT64_MAX : st->split_at[r];
     }
-    return st->s->split_bytes != 0 && load[BAL_BYTES] > st->s->split_bytes;
+    if (st->s->split_bytes != 0) {
+        limit[BAL_BYTES] = bal_min(limit[BAL_BYTES], st->s->split_bytes);
+    }
+}
+
+static inline bool is_hot(const uint64_t *load, const uint64_t limit[BAL_RESOURCES])
+{
+    _Static_assert(BAL_RESOURCES == 5, "as many as are asked");
+    return (load[0] > limit[0]) | (load[1] > limit[1]) | (load[2] > limit[2]) |
+           (load[3] > limit[3]) | (load[4] > limit[4]);
 }
 
 bool bal_cold_pair(const struct bal_state *st, uint32_t p)
@@ -51,6 +58,7 @@ bool bal_cold_pair(const struct bal_state *st, uint32_t p)
 
 struct pass {
     bool merges; /* are looked for */
+    uint64_t limit[BAL_RESOURCES];
     struct bal_partition_memory *memory;
     uint32_t count, room;
     struct bal_hot *hot;
@@ -91,7 +99,13 @@ static void note_cold(struct pass *w, uint32_t p)
 /* Watched pairs stay watched; new ones as long as there is room. */
 static bool is_cold(const struct bal_state *st, const struct pass *w, uint32_t p, bool watched)
 {
-    return (watched || w->cold_known < COLD_MAX) && bal_cold_pair(st, p) && bal_may_pair(st, p);
+    const struct bal_fleet *f = st->f;
+    uint32_t a = f->place[p].copy_begin, b = f->place[p + 1].copy_begin;
+    /* Of most partitions the next one lies elsewhere: no more is asked. */
+    if (f->next[p] == p + 1 && b - a > 1 && b < f->copy_count && st->at[a] != st->at[b]) {
+        return false;
+    }
+    return (watched || w->cold_known < COLD_MAX) && bal_may_pair(st, p) && bal_cold_pair(st, p);
 }
 
 static uint64_t since(bool holds, uint64_t before_ms, uint64_t now_ms)
@@ -104,10 +118,13 @@ static void visit(const struct bal_state *st,
                   uint32_t p,
                   const struct bal_partition_memory *old)
 {
+    bool hot = is_hot(&st->f->load[(size_t)p * BAL_RESOURCES], w->limit);
+    bool cold = w->merges && !hot && is_cold(st, w, p, old != NULL && old->cold_ms != 0);
+    if (!hot && !cold && old == NULL) {
+        return;
+    }
     struct bal_partition_memory m =
         old != NULL ? *old : (struct bal_partition_memory){.partition = st->f->id[p]};
-    bool hot = is_hot(st, p);
-    bool cold = w->merges && !hot && is_cold(st, w, p, m.cold_ms != 0);
     bool born = m.sibling != 0 && bal_less(st->now, st->f->split_ms[p]) < BIRTH_MS;
     w->cold_known += cold;
     m.hot_ms = since(hot, m.hot_ms, st->now);
@@ -129,6 +146,7 @@ void bal_reshape(struct bal_state *st, bool may_act)
     struct bal_memory *m = st->m;
     struct pass w = {.merges = bal_merges_wanted(st)};
     uint32_t at = 0;
+    set_limits(st, w.limit);
     for (uint32_t p = 0; p < f->partition_count; p++) {
         while (at < m->partition_count && m->partition[at].partition < f->id[p]) {
             at++;

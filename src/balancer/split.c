@@ -50,10 +50,10 @@ advise_key(const struct bal_state *st, uint32_t p, bal_q32 heat, struct bal_prop
     ret->reason = BAL_REASON_HOT_KEY;
     if (reads && (f->flags[p] & BAL_MAY_REPLICATE) != 0) {
         ret->remedy = BAL_REMEDY_REPLICAS;
-        ret->ways = (uint8_t)ways(heat, f->fanout[p], false);
+        ret->ways = (uint8_t)ways(heat, f->place[p].fanout, false);
     } else if ((f->flags[p] & BAL_MAY_SALT) != 0) {
         ret->remedy = BAL_REMEDY_SALT;
-        ret->ways = (uint8_t)ways(heat, f->fanout[p], true);
+        ret->ways = (uint8_t)ways(heat, f->place[p].fanout, true);
     } else {
         ret->remedy = BAL_REMEDY_LIMIT;
     }
@@ -198,8 +198,8 @@ static bool group_uneven(const struct bal_state *st, uint32_t begin, uint32_t en
         most = bal_max(most, load);
         for (uint32_t k = begin; k < i; k++) {
             uint32_t a = bal_primary(f, f->grouped[i]), b = bal_primary(f, f->grouped[k]);
-            shared |= a < f->copy_begin[f->grouped[i] + 1] &&
-                      b < f->copy_begin[f->grouped[k] + 1] && st->at[a] == st->at[b];
+            shared |= a < f->place[f->grouped[i] + 1].copy_begin &&
+                      b < f->place[f->grouped[k] + 1].copy_begin && st->at[a] == st->at[b];
         }
     }
     uint64_t even = sum / (end - begin);
@@ -212,7 +212,7 @@ void bal_check_groups(struct bal_state *st)
     for (uint32_t begin = 0, end; begin < f->grouped_count; begin = end) {
         uint32_t first = f->grouped[begin];
         for (end = begin + 1;
-             end < f->grouped_count && f->group[f->grouped[end]] == f->group[first];) {
+             end < f->grouped_count && f->place[f->grouped[end]].group == f->place[first].group;) {
             end++;
         }
         if (group_uneven(st, begin, end)) {

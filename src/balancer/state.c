@@ -41,11 +41,13 @@ static void set_shares(struct bal_state *st)
 {
     const struct bal_fleet *f = st->f;
     uint64_t smallest[BAL_RESOURCES] = {0};
+    bal_q32 *means = mem_zalloc(BAL_GROUPS_MAX * BAL_RESOURCES * sizeof *means);
+    bal_groups_level(st, means);
     for (uint16_t n = 0; n < f->node_count; n++) {
         for (unsigned r = 0; r < BAL_RESOURCES; r++) {
             size_t i = bal_cell(n, r);
             uint64_t capacity = f->node[n].capacity[r];
-            bal_q32 mean = bal_max(st->plan->mean[r], st->s->floor[r]);
+            bal_q32 mean = bal_max(means[bal_cell(st->groups.of[n], r)], st->s->floor[r]);
             st->share[i] = bal_max(1, bal_scale(capacity, mean));
             st->top[i] = bal_more(st->share[i], bal_scale(st->share[i], st->s->low));
             st->inverse[i] = bal_inverse(st->share[i]);
@@ -56,6 +58,7 @@ static void set_shares(struct bal_state *st)
         }
         st->level[n] = bal_level(st, n);
     }
+    mem_free(means);
     for (unsigned r = 0; r < BAL_RESOURCES; r++) {
         bal_q32 mean = bal_max(st->plan->mean[r], st->s->floor[r] / 2);
         bool counts = r != BAL_BYTES && r != BAL_QUEUE && bal_uses(st, r);
@@ -71,27 +74,33 @@ void bal_state_open(struct bal_state *st)
     st->load = mem_dup(f->node_load, cells * sizeof *st->load);
     st->share = mem_zalloc(cells * sizeof *st->share);
     st->top = mem_zalloc(cells * sizeof *st->top);
+    st->stuck = mem_zalloc(cells * sizeof *st->stuck);
     st->inverse = mem_zalloc(cells * sizeof *st->inverse);
     st->cap = mem_zalloc(cells * sizeof *st->cap);
-    st->bytes = mem_dup(f->node_bytes, nodes * sizeof *st->bytes);
+    st->bytes = mem_alloc(nodes * sizeof *st->bytes);
     st->queued = mem_zalloc(nodes * sizeof *st->queued);
     st->level = mem_zalloc(nodes * sizeof *st->level);
     st->takes = mem_zalloc(nodes);
     st->transfers = mem_zalloc(nodes * sizeof *st->transfers);
     bal_bars_open(st);
     st->at = mem_alloc(((size_t)f->copy_count + 1) * sizeof *st->at);
-    for (uint32_t c = 0; c < f->copy_count; c++) {
+    memcpy(st->at, f->copy_node, f->copy_count * sizeof *st->at);
+    for (uint32_t c = 0; f->moving_count > 0 && c < f->copy_count; c++) {
         st->at[c] = bal_copy_at(f, c);
         if (f->copy_to[c] != BAL_NO_NODE) {
             st->queued[f->copy_to[c]] += bal_copy_load(f, c, BAL_BYTES);
         }
     }
     for (uint16_t n = 0; n < f->node_count; n++) {
+        st->bytes[n] = st->load[bal_cell(n, BAL_BYTES)] + f->node_leaving[n];
         st->takes[n] = may_take(st, n);
         st->eligible += st->takes[n];
     }
+    bal_groups_open(st);
+    bal_spots_open(st);
     measure_means(st);
     set_shares(st);
+    bal_find_stuck(st);
     bal_budget_open(st);
     bal_coldest_open(st);
 }
@@ -99,15 +108,18 @@ void bal_state_open(struct bal_state *st)
 void bal_state_close(struct bal_state *st)
 {
     bal_coldest_close(st);
+    bal_groups_close(st);
     mem_free(st->load);
     mem_free(st->share);
     mem_free(st->top);
+    mem_free(st->stuck);
     mem_free(st->inverse);
     mem_free(st->cap);
     mem_free(st->bytes);
     mem_free(st->queued);
     mem_free(st->level);
     mem_free(st->takes);
+    mem_free(st->spot);
     mem_free(st->transfers);
     mem_free(st->bar);
     mem_free(st->at);
@@ -144,19 +156,46 @@ bal_q32 bal_level_with(const struct bal_state *st, uint16_t node, const uint64_t
     return level;
 }
 
-unsigned bal_dominant(const struct bal_state *st, uint16_t node)
+bal_q32 bal_level_of(const struct bal_state *st, uint16_t node, unsigned resource)
 {
-    unsigned which = 0;
+    size_t i = bal_cell(node, resource);
+    return bal_by_inverse(st->load[i], st->inverse[i]);
+}
+
+uint64_t bal_relieved(const struct bal_state *st, uint16_t node, unsigned resource)
+{
+    size_t i = bal_cell(node, resource);
+    uint64_t stuck = st->stuck[i];
+    return bal_max(st->top[i], bal_more(stuck, bal_scale(stuck, st->s->low)));
+}
+
+uint64_t bal_over(const struct bal_state *st, uint16_t node, unsigned resource)
+{
+    size_t i = bal_cell(node, resource);
+    bool full = st->stuck[i] > st->share[i];
+    uint64_t least = full ? st->stuck[i] : st->share[i];
+    return bal_more(least, bal_scale(least, full ? st->high : st->plan->high));
+}
+
+unsigned bal_dominant_of(const struct bal_state *st, uint16_t node, uint32_t mask)
+{
+    unsigned which = BAL_RESOURCES;
     bal_q32 highest = 0;
     for (unsigned r = 0; r < BAL_RESOURCES; r++) {
-        size_t i = bal_cell(node, r);
-        bal_q32 level = bal_uses(st, r) ? bal_by_inverse(st->load[i], st->inverse[i]) : 0;
+        bool asked = (mask >> r & 1) != 0 && bal_uses(st, r);
+        bal_q32 level = asked ? bal_level_of(st, node, r) : 0;
         if (level > highest) {
             highest = level;
             which = r;
         }
     }
     return which;
+}
+
+unsigned bal_dominant(const struct bal_state *st, uint16_t node)
+{
+    unsigned which = bal_dominant_of(st, node, UINT32_MAX);
+    return which == BAL_RESOURCES ? 0 : which;
 }
 
 void bal_copy_vector(const struct bal_state *st, uint32_t copy, uint64_t vector[BAL_RESOURCES])
@@ -183,15 +222,13 @@ void bal_shift(struct bal_state *st, uint16_t from, uint16_t to, const uint64_t 
     st->level[to] = bal_level(st, to);
 }
 
-void bal_relocate(struct bal_state *st, uint32_t copy, uint16_t to)
+void bal_relocate(struct bal_state *st, const struct bal_step *step)
 {
-    uint64_t vector[BAL_RESOURCES];
-    bal_copy_vector(st, copy, vector);
-    bal_shift(st, st->at[copy], to, vector);
-    st->bytes[to] += vector[BAL_BYTES];
-    st->queued[to] += vector[BAL_BYTES];
-    st->at[copy] = to;
-    bal_take(st, st->f->copy_partition[copy]);
+    bal_shift(st, step->from, step->to, step->vector);
+    st->bytes[step->to] += step->vector[BAL_BYTES];
+    st->queued[step->to] += step->vector[BAL_BYTES];
+    st->at[step->copy] = step->to;
+    bal_take(st, step->partition);
 }
 
 struct bal_proposal *bal_propose(struct bal_state *st, const struct bal_proposal *p)

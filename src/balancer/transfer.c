@@ -27,7 +27,7 @@ static enum bal_reason may_lead(const struct bal_state *st, uint32_t p, uint32_t
     if (!st->takes[node] || f->node[node].stalled) {
         return BAL_REASON_NODE_STATE;
     }
-    if (f->rule[p] != 0 && (f->node[node].rules >> f->rule[p] & 1) == 0) {
+    if (f->place[p].rule != 0 && (f->node[node].rules >> f->place[p].rule & 1) == 0) {
         return BAL_REASON_PLACEMENT_RULE;
     }
     return st->transfers[node] < st->s->transfers_per_node ? BAL_REASON_NONE
@@ -40,9 +40,8 @@ successor(const struct bal_state *st, uint32_t p, struct bal_step *step, struct 
 {
     const struct bal_fleet *f = st->f;
     uint32_t best = BAL_NO_PARTITION;
-    for (uint32_t c = bal_primary(f, p) + 1; c < f->copy_begin[p + 1]; c++) {
-        if (may_lead(st, p, c) != BAL_REASON_NONE ||
-            bal_returns(st, bal_primary(f, p), st->at[c])) {
+    for (uint32_t c = bal_primary(f, p) + 1; c < f->place[p + 1].copy_begin; c++) {
+        if (may_lead(st, p, c) != BAL_REASON_NONE || bal_returns(st, step, st->at[c])) {
             continue;
         }
         step->to = st->at[c];
@@ -103,15 +102,14 @@ static int by_load(const void *a, const void *b)
 
 /* Those with copies in sync whose primary is on the node, the most loaded first. */
 static uint32_t
-led_by(const struct bal_state *st, uint16_t node, unsigned resource, struct led *out)
+led_by(const struct bal_state *st, uint16_t node, unsigned resource, bool urgent, struct led *out)
 {
     const struct bal_fleet *f = st->f;
-    bool urgent = bal_urgent(st, node);
     uint32_t count = 0;
     for (uint32_t i = f->held_begin[node]; i < f->held_begin[node + 1]; i++) {
         const struct bal_held *h = &f->held[i];
-        if (h->primary && bal_movable_held(st, h, node, resource, urgent) == BAL_REASON_NONE &&
-            f->copy_begin[h->partition + 1] - h->copy > 1) {
+        if (h->copy == 0 && bal_movable_held(st, h, node, resource, urgent) == BAL_REASON_NONE &&
+            f->place[h->partition + 1].copy_begin - bal_held_copy(f, h) > 1) {
             out[count++] = (struct led){bal_held_load(f, h, resource), h->partition};
         }
     }
@@ -121,18 +119,17 @@ led_by(const struct bal_state *st, uint16_t node, unsigned resource, struct led 
     return count;
 }
 
-void bal_transfer_roles(struct bal_state *st, uint16_t from, uint32_t class_of)
+void bal_transfer_roles(struct bal_state *st, uint16_t from, unsigned resource, uint32_t class_of)
 {
     const struct bal_fleet *f = st->f;
     if (f->insync_count == 0) {
         return;
     }
-    unsigned resource = bal_dominant(st, from);
     struct led *led = mem_alloc((f->held_begin[from + 1] - f->held_begin[from] + 1) * sizeof *led);
-    uint32_t count = led_by(st, from, resource, led), failed = 0;
-    for (uint32_t i = 0;
-         i < count && failed < st->s->probes_failed_max && st->level[from] > BAL_ONE + st->s->low &&
-         st->transfers[from] < st->s->transfers_per_node;
+    uint32_t count = led_by(st, from, resource, class_of == DIR_CLASS_HOT, led), failed = 0;
+    for (uint32_t i = 0; i < count && failed < st->s->probes_failed_max &&
+                         st->load[bal_cell(from, resource)] > bal_relieved(st, from, resource) &&
+                         st->transfers[from] < st->s->transfers_per_node;
          i++) {
         struct bal_step step;
         struct bal_verdict v = {0};

@@ -40,6 +40,7 @@
     X(PAST_CUTOVER, "past_cutover", 409, 4, "The destination has the authority already")           \
     X(SOURCE_LAPSED, "source_lapsed", 409, 4, "Only the destination can go on")                    \
     X(PROPOSAL_SETTLED, "proposal_settled", 409, 4, "The proposal does not wait any more")         \
+    X(FROZEN, "frozen", 409, 4, "A freeze is in force")                                            \
     X(NODE_IN_USE, "node_in_use", 409, 4, "The node holds partitions")                             \
     X(NO_DESTINATION, "no_destination", 409, 4, "No node may take the partition")                  \
     X(PLACEMENT_VIOLATED, "placement_violated", 409, 4, "The placement rules forbid this")         \

@@ -15,7 +15,8 @@ enum cli_exit {
     EXIT_FAILED = 1,
     EXIT_USAGE = 2,
     EXIT_UNAVAILABLE = 5,
-    EXIT_TIMED_OUT = 6
+    EXIT_TIMED_OUT = 6,
+    CLI_EXCUSED = -1 /* never the process's: see cli.excused */
 };
 
 enum { CLI_TARGET_MAX = 16 << 10, CLI_PAGES_MAX = 100000, CLI_PAGE_MAX = 10000 };
@@ -27,6 +28,9 @@ struct cli {
     struct out out;
     uint64_t timeout_ms;
     bool quiet, yes;
+    /* A refusal of this code is no message but CLI_EXCUSED: the caller tries again. ERR_OK: none.
+     */
+    enum err_code excused;
 };
 
 extern const struct cli_grammar cli_grammar; /* commands.c: the table of everything */

@@ -78,6 +78,11 @@ void cmd_pause_ms(uint64_t ms);
 /* A cell of an array of routes: "17[g, p)@42 n1". */
 void cmd_put_routes(struct buf *cell, const json_t *routes);
 
+/* cmd_window.c: "balancer window", and a cell of what is open. */
+int cmd_window_run(struct cli *c);
+extern const struct cli_flag cmd_window_flags[];
+void cmd_put_windows(struct buf *cell, const json_t *windows);
+
 /* Prints `answer` and drops it, when `code` is EXIT_DONE. Returns `code`. */
 int cmd_finish(struct cli *c, int code, json_t *answer, const struct out_view *view);
 /* The same for an answer whose rows are in `member`. */

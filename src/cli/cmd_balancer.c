@@ -142,6 +142,7 @@ static const struct out_column balancer_columns[] = {{"MODE", "mode", NULL},
                                                      {"WHY", "idle.detail", NULL},
                                                      {"PAUSED_BY", "pause.by", NULL},
                                                      {"UNTIL", "pause.until", NULL},
+                                                     {"WINDOWS", "windows", cmd_put_windows},
                                                      {"CLASSES", "classes", out_put_pairs},
                                                      {"GUARDRAILS", "guardrails", out_put_pairs},
                                                      {NULL, NULL, NULL}};
@@ -257,6 +258,15 @@ const struct cli_command balancer_commands[] = {
     {"pause", "", "Begin nothing routine", "cadastre balancer pause --reason migration --for 2h\n",
      pause_flags, pause_run},
     {"resume", "", "End the pause", "cadastre balancer resume\n", set_flags, resume_run},
+    {"window", "[add|remove] [NAME]", "Show the windows of time, add one or remove it",
+     "cadastre balancer window\n"
+     "cadastre balancer window add office --kind freeze --zone Europe/Zurich --days "
+     "mon,tue,wed,thu,fri "
+     "--start 08:00 --end 18:00\n"
+     "cadastre balancer window add xmas --kind freeze --from 2026-12-24T12:00:00Z --to "
+     "2026-12-27T00:00:00Z\n"
+     "cadastre balancer window remove office\n",
+     cmd_window_flags, cmd_window_run},
     {"budgets", "[BUDGET]", "Show the limits of movement, or set some",
      "cadastre balancer budgets\n"
      "cadastre balancer budgets source --moves 4 --bytes-per-s 200MiB/s\n"

@@ -225,6 +225,15 @@ static int parse_body(const struct http_response *r, json_t **ret_body)
                : cli_fail(EXIT_FAILED, "%s answered with bad JSON: %s", r->server, error.text);
 }
 
+static bool is_excused(const struct cli *c, const struct http_response *r)
+{
+    json_t *body = json_loadb((const char *)r->body.data, r->body.len, 0, NULL);
+    const char *slug = json_string_value(json_object_get(body, "code"));
+    bool excused = c->excused != ERR_OK && slug != NULL && strcmp(slug, err_slug(c->excused)) == 0;
+    json_decref(body);
+    return excused;
+}
+
 static int send_request(struct cli *c, struct http_request *rq, struct target *t, json_t **ret_body)
 {
     *ret_body = NULL;
@@ -241,7 +250,7 @@ static int send_request(struct cli *c, struct http_request *rq, struct target *t
     if (result != HTTP_ANSWERED) {
         code = cli_fail_result(result, &e);
     } else if (r.status < 200 || r.status >= 300) {
-        code = cli_fail_response(&r);
+        code = is_excused(c, &r) ? CLI_EXCUSED : cli_fail_response(&r);
         if (r.status >= 500 && rq->idempotency_key != NULL) {
             cli_note(c, "see what came of it: cadastre command get %s", rq->idempotency_key);
         }

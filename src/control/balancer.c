@@ -124,16 +124,24 @@ static void check_guardrails(const struct round *r, struct gate *g)
     }
 }
 
+/* By what is set now: it may have changed since the round began. */
 static void check_gate(const struct round *r, struct gate *g)
 {
-    const struct dir_balancer *row = view_balancer(r->view);
+    const struct dir_balancer *row = view_balancer(directory_state(r->control->parts.directory));
+    struct windows_hold h;
     *g = (struct gate){.code = NULL};
+    hold_look(r->control, &h);
     if (r->err.code != ERR_OK) {
         g->code = "not_planned";
         (void)snprintf(g->detail, sizeof g->detail, "%.100s", r->err.detail);
+    } else if (row->values[DIR_BALANCER_MODE] == DIR_BALANCER_OFF) {
+        g->code = "off";
     } else if (dir_balancer_is_paused(row, r->in.log_ms)) {
         g->code = "paused";
         (void)snprintf(g->detail, sizeof g->detail, "%.100s", row->pause_reason);
+    } else if (h.code != NULL) {
+        g->code = h.code;
+        (void)snprintf(g->detail, sizeof g->detail, "%s", h.detail);
     } else if (r->plan.breaker) {
         g->code = "breaker";
     } else if (r->plan.quiet) {
@@ -186,15 +194,33 @@ static void measure_some(struct control *c)
 
 /* --- new ones --- */
 
+/* What waits for a person. */
+static uint64_t count_open(const struct dir_view *v, uint64_t now_ms)
+{
+    const struct dir_proposal *p;
+    struct ptree_iter it;
+    uint64_t count = v->proposals_open.count;
+    ptree_seek(&v->proposals_open, slice_of(NULL, 0), &it); /* what expires first comes first */
+    for (; (p = ptree_iter_get(&it, NULL)) != NULL && !fleet_waits(p, now_ms);
+         ptree_iter_next(&it)) {
+        count--;
+    }
+    return count;
+}
+
+static bool is_done_at_once(const struct dir_view *v, const struct bal_proposal *p)
+{
+    return dir_balancer_value(v, DIR_BALANCER_MODE) == DIR_BALANCER_AUTO && p->kind != BAL_ADVICE;
+}
+
 /* False when it would be refused now, or could not be proposed. */
 static bool propose(struct control *c, const struct round *r, const struct bal_proposal *p)
 {
     const struct dir_view *v = directory_state(c->parts.directory);
     struct balancer_make *m = mem_zalloc(sizeof *m);
-    bool automatic = view_balancer(r->view)->values[DIR_BALANCER_MODE] == DIR_BALANCER_AUTO;
     bool ok = balancer_make_open(m, v, c->loads, &r->plan, p);
     if (ok) {
-        m->body.execute = automatic && p->kind != BAL_ADVICE;
+        m->body.execute = is_done_at_once(v, p);
         m->body.expires_in_ms = view_balancer(v)->values[DIR_BALANCER_EXPIRY_MS];
         struct dir_result *expected = directory_try(c->parts.directory, &m->command);
         ok = expected->err.code == ERR_OK;
@@ -212,21 +238,24 @@ static uint64_t propose_some(struct control *c, const struct round *r, struct ga
 {
     const struct dir_view *v = directory_state(c->parts.directory);
     const uint64_t *set = view_balancer(r->view)->values;
-    uint64_t count = 0, braked = 0;
+    uint64_t count = 0, braked = 0, open = count_open(v, r->in.log_ms);
     for (uint32_t i = 0; i < r->plan.proposal_count && count < set[DIR_BALANCER_PER_ROUND]; i++) {
         const struct bal_proposal *p = &r->plan.proposal[i];
-        if (v->proposals_open.count + count >= set[DIR_BALANCER_OPEN_MAX]) {
+        bool waits = !is_done_at_once(v, p);
+        if (!balancer_wants(v, p, r->in.log_ms)) {
+            continue;
+        }
+        if (waits && open >= set[DIR_BALANCER_OPEN_MAX]) {
             g->code = "too_many_open";
             break;
-        }
-        if (!balancer_wants(v, view_balancer(r->view), p)) {
-            continue;
         }
         if (balancer_is_braked(v, p->class_of, r->in.log_ms)) {
             braked = p->class_of;
             continue;
         }
-        count += propose(c, r, p);
+        bool made = propose(c, r, p);
+        count += made;
+        open += made && waits;
     }
     if (count == 0 && braked != 0) {
         g->code = "braked";
@@ -424,6 +453,8 @@ void balancer_on_sample(struct control *c)
         return;
     }
     b->began_ms = now;
+    bool fast = load_horizon_of(set[DIR_BALANCER_HALF_LIFE_MS]) == LOAD_FAST;
+    loads_set_fast(c->loads, fast ? set[DIR_BALANCER_HALF_LIFE_MS] : LOAD_HALF_LIFE_FAST_MS);
     measure_some(c);
     if (set[DIR_BALANCER_MODE] != DIR_BALANCER_OFF) {
         begin(c);

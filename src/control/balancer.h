@@ -19,10 +19,8 @@ void balancer_births_tell(struct balancer_births *b, struct bal_memory *m);
 
 /* --- what is wanted: balancer_rules.c --- */
 
-/* Of routine work, with room for it, and not switched off by `row`. */
-bool balancer_wants(const struct dir_view *v,
-                    const struct dir_balancer *row,
-                    const struct bal_proposal *p);
+/* Of routine work, with room for it, and not switched off. */
+bool balancer_wants(const struct dir_view *v, const struct bal_proposal *p, uint64_t now_ms);
 /* Whether its class has moved too many partitions there and back of late, and stops. */
 bool balancer_is_braked(const struct dir_view *v, uint32_t class_of, uint64_t now_ms);
 /* Whether the time has come to say what came of a proposal. `*ret_effect`: with the levels of now.

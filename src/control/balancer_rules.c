@@ -59,32 +59,31 @@ void balancer_births_tell(struct balancer_births *b, struct bal_memory *m)
 
 /* --- what is wanted --- */
 
-static bool has_advice(const struct dir_view *v, const struct bal_proposal *made)
+static bool has_advice(const struct dir_view *v, const struct bal_proposal *made, uint64_t now_ms)
 {
     const struct dir_proposal *p;
     struct ptree_iter it;
     ptree_seek(&v->proposals_open, slice_of(NULL, 0), &it);
     for (; (p = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
-        if (p->partition == made->partition && p->kind == DIR_PROPOSAL_ADVICE) {
+        if (p->partition == made->partition && p->kind == DIR_PROPOSAL_ADVICE &&
+            fleet_waits(p, now_ms)) {
             return true;
         }
     }
     return false;
 }
 
-bool balancer_wants(const struct dir_view *v,
-                    const struct dir_balancer *row,
-                    const struct bal_proposal *p)
+bool balancer_wants(const struct dir_view *v, const struct bal_proposal *p, uint64_t now_ms)
 {
     enum dir_balancer_value which = dir_balancer_switch(p->class_of);
     if (p->class_of >= DIR_CLASS_DRAIN || p->queued || p->partition == 0 ||
         p->kind == BAL_ADD_COPY) {
         return false;
     }
-    if (which != DIR_BALANCER_VALUES && row->values[which] == 0) {
+    if (which != DIR_BALANCER_VALUES && dir_balancer_value(v, which) == 0) {
         return false;
     }
-    return p->kind != BAL_ADVICE || !has_advice(v, p);
+    return p->kind != BAL_ADVICE || !has_advice(v, p, now_ms);
 }
 
 /* --- there and back --- */

@@ -51,6 +51,11 @@ void fleet_settings(const struct dir_balancer *row, struct bal_settings *ret)
     ret->hot_burst = (uint32_t)v[DIR_BALANCER_HOT_BURST];
     ret->expiry_ms = v[DIR_BALANCER_EXPIRY_MS];
     ret->rho_after_ms = bal_min(ret->rho_after_ms, bal_max(ret->residence_ms / 2, 1));
+    /* What these wait for comes sooner where rounds are to act sooner. */
+    ret->split_every_ms = bal_min(ret->split_every_ms, ret->sustain_ms);
+    ret->frontier_every_ms = bal_min(ret->frontier_every_ms, 10 * ret->sustain_ms);
+    ret->recovery_hold_ms = bal_min(ret->recovery_hold_ms, 2 * ret->sustain_ms);
+    ret->merge_after_ms = bal_min(ret->merge_after_ms, ret->residence_ms);
 }
 
 /* --- what proposals say of partitions --- */
@@ -59,6 +64,7 @@ void fleet_settings(const struct dir_balancer *row, struct bal_settings *ret)
 struct past {
     uint64_t partition;
     uint64_t previous; /* node that it has left */
+    uint64_t moved_ms; /* when one of its copies last moved, log time; 0: not lately */
     uint64_t to, from; /* where a proposal that waits would take it */
     bool waits, turned_down;
 };
@@ -71,9 +77,15 @@ struct building {
     const struct dir_placement *rules[BAL_RULES_MAX]; /* [0]: none */
     uint32_t rule_count;
     uint64_t total[BAL_RESOURCES];
-    uint32_t resources; /* bits of those that count */
+    uint32_t resources;    /* bits of those that count */
+    uint64_t half_life_ms; /* of loads */
     struct err *e;
 };
+
+bool fleet_waits(const struct dir_proposal *p, uint64_t log_ms)
+{
+    return p->state == DIR_PROPOSAL_OPEN && p->expires_ms > log_ms;
+}
 
 static int by_partition(const void *a, const void *b)
 {
@@ -87,6 +99,15 @@ static uint64_t node_id(const struct dir_view *v, const char *name)
     return n != NULL ? n->id : 0;
 }
 
+/* 0: nothing has. One that runs may have ended: it hears of that with the next round. */
+static uint64_t moved_at(const struct dir_proposal *p, uint64_t now_ms)
+{
+    if (p->state == DIR_PROPOSAL_RUNNING) {
+        return now_ms;
+    }
+    return p->state == DIR_PROPOSAL_DONE ? bal_max(p->settled_ms, p->ended_ms) : 0;
+}
+
 static struct past past_of(const struct building *b, const struct dir_proposal *p, bool second)
 {
     const struct dir_view *v = b->in->view;
@@ -95,21 +116,23 @@ static struct past past_of(const struct building *b, const struct dir_proposal *
     uint64_t from = node_id(v, second ? p->to_name : p->from_name);
     bool moves = p->kind <= DIR_PROPOSAL_TRANSFER || p->kind == DIR_PROPOSAL_SWAP;
     struct past past = {.partition = second ? p->with : p->partition};
-    past.waits = p->state == DIR_PROPOSAL_OPEN && p->kind != DIR_PROPOSAL_ADVICE;
+    past.waits = fleet_waits(p, b->in->log_ms) && p->kind != DIR_PROPOSAL_ADVICE &&
+                 set[DIR_BALANCER_MODE] != DIR_BALANCER_AUTO;
     if (past.waits && moves) {
         past.from = from;
         past.to = node_id(v, second ? p->from_name : p->to_name);
     }
     past.turned_down = (p->state == DIR_PROPOSAL_REJECTED || p->state == DIR_PROPOSAL_FAILED) &&
                        p->kind != DIR_PROPOSAL_ADVICE && age < set[DIR_BALANCER_RESIDENCE_MS];
-    bool went = p->state == DIR_PROPOSAL_DONE || p->state == DIR_PROPOSAL_RUNNING;
-    past.previous = went && moves && age < set[DIR_BALANCER_RETURN_MS] ? from : 0;
+    past.moved_ms = moves ? moved_at(p, b->in->log_ms) : 0;
+    past.previous = past.moved_ms != 0 && age < set[DIR_BALANCER_RETURN_MS] ? from : 0;
     return past;
 }
 
 static void add_past(struct building *b, struct past one)
 {
-    if (one.partition != 0 && (one.waits || one.turned_down || one.previous != 0)) {
+    bool matters = one.waits || one.turned_down || one.previous != 0 || one.moved_ms != 0;
+    if (one.partition != 0 && matters) {
         b->past[b->past_count++] = one;
     }
 }
@@ -127,6 +150,7 @@ static void join_past(struct building *b)
             continue;
         }
         last->previous = one->previous != 0 ? one->previous : last->previous;
+        last->moved_ms = bal_max(last->moved_ms, one->moved_ms);
         last->to = one->waits ? one->to : last->to;
         last->from = one->waits ? one->from : last->from;
         last->waits = last->waits || one->waits;
@@ -329,6 +353,7 @@ struct heard {
     struct bal_partition_spec *spec;
     struct slice start;
     uint64_t mono_ms;
+    uint64_t half_life_ms;
     bool known;
 };
 
@@ -350,14 +375,15 @@ static void take_load(void *arg, const struct load_entry *e)
 {
     struct heard *h = arg;
     uint64_t *load = h->spec->load;
-    uint64_t reads = load_value(e, LOAD_READS, LOAD_MEAN);
-    uint64_t writes = load_value(e, LOAD_WRITES, LOAD_MEAN);
-    load[BAL_CPU] = bal_min(load_value(e, LOAD_CPU, LOAD_MEAN), BAL_LOAD_MAX);
+    enum load_horizon horizon = load_horizon_of(h->half_life_ms);
+    uint64_t reads = load_value(e, LOAD_READS, horizon);
+    uint64_t writes = load_value(e, LOAD_WRITES, horizon);
+    load[BAL_CPU] = bal_min(load_value(e, LOAD_CPU, horizon), BAL_LOAD_MAX);
     load[BAL_READ] = bal_min(reads, BAL_LOAD_MAX);
     load[BAL_WRITE] = bal_min(writes, BAL_LOAD_MAX);
     load[BAL_BYTES] = bal_min(load_value(e, LOAD_SIZE, LOAD_FAST), BAL_LOAD_MAX);
     load[REQUESTS] = bal_min(bal_more(reads, writes), BAL_LOAD_MAX);
-    h->known = load_known(e, h->mono_ms);
+    h->known = load_known_of(e, h->half_life_ms, h->mono_ms);
     if (e->sketch != NULL) {
         take_hint(h, e->sketch);
     }
@@ -449,7 +475,7 @@ static enum err_code add_partition(struct building *b,
                                    const struct dir_partition *next)
 {
     struct bal_partition_spec s = {.id = p->id, .version = p->epoch, .moved_ms = p->owner_since_ms};
-    struct heard heard = {&s, dir_partition_start(p), b->in->mono_ms, false};
+    struct heard heard = {&s, dir_partition_start(p), b->in->mono_ms, b->half_life_ms, false};
     const struct past *past =
         bsearch(&p->id, b->past, b->past_count, sizeof b->past[0], past_order);
     const struct fleet_birth *born = b->in->birth_count == 0
@@ -462,6 +488,7 @@ static enum err_code add_partition(struct building *b,
     take_copies(b, p, past, &s);
     s.next = next != NULL ? next->id : 0;
     s.previous = past != NULL ? past->previous : 0;
+    s.moved_ms = bal_max(s.moved_ms, past != NULL ? past->moved_ms : 0);
     s.split_ms = born != NULL && !born->merged ? born->at_ms : 0;
     s.merged_ms = born != NULL && born->merged ? born->at_ms : 0;
     s.wanted = (uint8_t)bal_min(1 + ks->sync_replicas + ks->async_replicas, BAL_COPIES_MAX);
@@ -493,8 +520,9 @@ static void add_total(void *arg, const struct load_entry *e)
 {
     struct building *b = arg;
     if (e->node == 0) {
+        enum load_horizon horizon = load_horizon_of(b->half_life_ms);
         b->total[REQUESTS] +=
-            load_value(e, LOAD_READS, LOAD_MEAN) + load_value(e, LOAD_WRITES, LOAD_MEAN);
+            load_value(e, LOAD_READS, horizon) + load_value(e, LOAD_WRITES, horizon);
     }
 }
 
@@ -516,6 +544,7 @@ static enum err_code build(struct building *b)
 enum err_code fleet_build(struct bal_fleet *f, const struct fleet_input *in, struct err *e)
 {
     struct building b = {.in = in, .f = f, .e = e};
+    b.half_life_ms = view_balancer(in->view)->values[DIR_BALANCER_HALF_LIFE_MS];
     bal_fleet_init(f);
     enum err_code code = build(&b);
     mem_free(b.past);

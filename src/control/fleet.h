@@ -33,6 +33,8 @@ enum err_code
 fleet_build(struct bal_fleet *f, const struct fleet_input *in, struct err *e) MUST_CHECK;
 /* What the row says, in the planner's terms. */
 void fleet_settings(const struct dir_balancer *row, struct bal_settings *ret);
+/* Still open: that its time is up is written with the next command, which may be long in coming. */
+bool fleet_waits(const struct dir_proposal *p, uint64_t log_ms);
 /* "cpu", "reads", …, "requests". */
 const char *fleet_resource_name(unsigned r);
 

@@ -7,6 +7,7 @@
 #include "control/admission.h"
 #include "control/control.h"
 #include "control/leases.h"
+#include "control/windows.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -79,6 +80,7 @@ struct control {
 
     struct recovery *recovery; /* owns */
     struct balancer *balancer; /* owns */
+    struct windows windows;    /* as last looked at */
 
     _Atomic uint64_t queued; /* requests handed over and not answered */
     _Atomic uint64_t commands, refused, replayed, confirms;
@@ -155,6 +157,15 @@ void balancer_on_active(struct control *c);
 /* A command was applied. */
 void balancer_on_rows(struct control *c, const struct dir_effects *effects);
 void balancer_on_sample(struct control *c);
+
+/* --- hold.c: what windows hold back now --- */
+void hold_look(struct control *c, struct windows_hold *ret);
+/* Takes out of `waiting`, which is in the order of ids, what may not begin now: in a freeze all
+ * that is the balancer's, outside of maintenance windows what it began by itself. How many are
+ * left. */
+uint64_t hold_keep(struct control *c, struct admission_candidate *waiting, uint64_t count);
+/* ERR_FROZEN for the approval of an open proposal in a freeze, the caller's; else NULL. */
+struct dir_result *hold_refusal(struct control *c, const Cadastre__Command *command);
 
 /* --- duties.c: what a leader does unasked --- */
 void duties_after_apply(struct control *c);

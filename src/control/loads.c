@@ -32,6 +32,14 @@ void loads_free(struct loads *l)
     mem_free(l);
 }
 
+void loads_set_fast(struct loads *l, uint64_t half_life_ms)
+{
+    for (unsigned i = 0; i < LOADS_SHARDS; i++) {
+        load_set_fast(loads_enter(l, i), half_life_ms);
+        loads_leave(l, i);
+    }
+}
+
 struct heats *loads_heats(struct loads *l)
 {
     return l->heats;

@@ -39,6 +39,8 @@ struct loads_node {
 struct loads; /* opaque */
 struct loads *loads_new(void);
 void loads_free(struct loads *l);
+/* The half-life of the fast means: load_set_fast(). */
+void loads_set_fast(struct loads *l, uint64_t half_life_ms);
 /* When and where it was; lives as long. */
 struct heats *loads_heats(struct loads *l);
 

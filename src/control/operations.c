@@ -155,6 +155,7 @@ static void admit_some(struct control *c, uint64_t now)
             waiting[count++] = (struct admission_candidate){o, now - t->since_ms, asked, i};
         }
     }
+    count = hold_keep(c, waiting, count);
     unsigned n = admission_choose(&c->admission, v, waiting, count, chosen,
                                   CONTROL_OPERATIONS_A_TURN - c->timer_proposals);
     for (unsigned i = 0; i < n; i++) {

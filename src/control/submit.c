@@ -208,6 +208,11 @@ void submit_run(void *arg)
         }
     }
     struct dir_result *expected = directory_try(c->parts.directory, r->command);
+    struct dir_result *held = expected->err.code == ERR_OK ? hold_refusal(c, r->command) : NULL;
+    if (held != NULL) {
+        result_unref(expected);
+        expected = held;
+    }
     if (expected->err.code != ERR_OK) {
         if (r->confirmed) {
             submit_finish(r, ERR_OK, expected);

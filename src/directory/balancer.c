@@ -149,12 +149,20 @@ static void put(struct apply *a, struct dir_balancer *b)
 enum err_code apply_balancer_patch(struct apply *a)
 {
     struct dir_budgets budgets = a->s->settings.budgets;
+    const struct dir_balancer *was = view_balancer(a->s);
+    const Cadastre__BalancerPatch *m = a->cmd->balancer_patch;
     uint64_t values[DIR_BALANCER_VALUES];
-    memcpy(values, view_balancer(a->s)->values, sizeof values);
-    apply_subject(a, "%s", a->cmd->balancer_patch->n_values > 0 ? "settings" : "budgets");
+    struct dir_window windows[DIR_WINDOWS_MAX];
+    uint32_t window_count = was->window_count;
+    memcpy(values, was->values, sizeof values);
+    memcpy(windows, was->windows, sizeof windows);
+    apply_subject(a, "%s", m->n_values > 0 ? "settings" : m->has_windows ? "windows" : "budgets");
     enum err_code code = budget_take_patch(a, &budgets);
     if (code == ERR_OK) {
         code = take_values(a, values);
+    }
+    if (code == ERR_OK) {
+        code = windows_take_patch(a, windows, &window_count);
     }
     if (code != ERR_OK) {
         return code;
@@ -163,9 +171,12 @@ enum err_code apply_balancer_patch(struct apply *a)
         a->s->settings.budgets = budgets;
         a->changed = true;
     }
-    if (memcmp(values, view_balancer(a->s)->values, sizeof values) != 0) {
+    if (memcmp(values, was->values, sizeof values) != 0 ||
+        memcmp(windows, was->windows, sizeof windows) != 0) {
         struct dir_balancer *b = next_row(a);
         memcpy(b->values, values, sizeof values);
+        memcpy(b->windows, windows, sizeof windows);
+        b->window_count = window_count;
         put(a, b);
     }
     return ERR_OK;
@@ -270,6 +281,7 @@ void object_put_balancer(struct buf *out, const struct dir_balancer *b)
         wire_put_u64(out, n->rejected);
         wire_put_u64(out, n->open);
     }
+    windows_put(out, b);
 }
 
 void *object_get_balancer(struct wire_reader *r)
@@ -300,6 +312,7 @@ void *object_get_balancer(struct wire_reader *r)
         n->rejected = wire_u64(r);
         n->open = wire_u64(r);
     }
+    windows_get(r, b);
     return b;
 }
 
@@ -329,6 +342,10 @@ const char *check_balancer(const struct dir_view *v)
     }
     if (check_values(&scratch, b->values) != ERR_OK) {
         return "a setting of the balancer is out of range";
+    }
+    const char *wrong = windows_check(b);
+    if (wrong != NULL) {
+        return wrong;
     }
     return !pause_fits(v, b)                               ? "the balancer's pause does not fit"
            : !order                                        ? "the balancer's notes are not in order"

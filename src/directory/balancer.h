@@ -4,6 +4,7 @@
 #ifndef DIRECTORY_BALANCER_H
 #define DIRECTORY_BALANCER_H
 
+#include "base/zone.h"
 #include "directory/view.h"
 
 enum dir_balancer_mode { DIR_BALANCER_OFF, DIR_BALANCER_ADVISE, DIR_BALANCER_AUTO };
@@ -40,7 +41,8 @@ enum dir_balancer_mode { DIR_BALANCER_OFF, DIR_BALANCER_ADVISE, DIR_BALANCER_AUT
     X(GUARD_LATENCY, "guardrails", "foreground_latency_ms_p99", 0, 0, 3600000)                     \
     X(GUARD_QUEUE, "guardrails", "queue_ms_p99", 0, 0, 3600000)                                    \
     X(GUARD_ERRORS, "guardrails", "error_ppm", 0, 0, 1000000)                                      \
-    X(GUARD_CHECKSUMS, "guardrails", "checksum_failures", 0, 0, UINT64_C(1) << 40)
+    X(GUARD_CHECKSUMS, "guardrails", "checksum_failures", 0, 0, UINT64_C(1) << 40)                 \
+    X(HALF_LIFE_MS, "thresholds", "half_life_ms", 120000, 1000, 600000)
 
 enum dir_balancer_value {
 #define X(name, group, member, def, min, max) DIR_BALANCER_##name,
@@ -49,7 +51,12 @@ enum dir_balancer_value {
         DIR_BALANCER_VALUES
 };
 
-enum { DIR_BALANCER_NOTES_MAX = 64, DIR_BALANCER_ID = 1, DIR_BALANCER_NOTE_TEXT_MAX = 127 };
+enum {
+    DIR_BALANCER_NOTES_MAX = 64,
+    DIR_BALANCER_ID = 1,
+    DIR_BALANCER_NOTE_TEXT_MAX = 127,
+    DIR_WINDOWS_MAX = 16
+};
 #define DIR_BALANCER_PAUSE_MAX UINT64_C(31536000000) /* ms: a year */
 
 /* The note of a round that begins things; every other code says why none does. */
@@ -63,6 +70,20 @@ struct dir_balancer_note {
     uint64_t proposed, rejected, open;
 };
 
+enum dir_window_kind {
+    DIR_WINDOW_MAINTENANCE = 1, /* where there is one, routine work begins in one of them only */
+    DIR_WINDOW_FREEZE           /* and never in one of these */
+};
+
+/* What they mean at an instant is control/windows.h's. */
+struct dir_window {
+    char name[DIR_NAME_MAX + 1], time_zone[ZONE_NAME_MAX + 1];
+    uint8_t kind;
+    uint8_t days;            /* bit 0: Monday; 0: once, from from_ms to to_ms */
+    uint16_t start, end;     /* of struct calendar_week */
+    uint64_t from_ms, to_ms; /* wall clock */
+};
+
 struct dir_balancer {
     struct dir_object object;
     dir_rev revision; /* when it last changed */
@@ -71,6 +92,8 @@ struct dir_balancer {
     char pause_by[DIR_TEXT_MAX + 1], pause_reason[DIR_TEXT_MAX + 1];
     uint32_t note_count;
     struct dir_balancer_note notes[DIR_BALANCER_NOTES_MAX]; /* oldest first */
+    uint32_t window_count;
+    struct dir_window windows[DIR_WINDOWS_MAX]; /* zeroed beyond the count */
 };
 
 /* Never NULL: without a row, the defaults. */
@@ -84,6 +107,7 @@ const char *dir_balancer_group(enum dir_balancer_value which); /* "thresholds" *
 const char *dir_balancer_name(enum dir_balancer_value which);  /* "high_ppm" */
 uint64_t dir_balancer_default(enum dir_balancer_value which);
 const char *dir_balancer_mode_name(uint64_t mode); /* "auto" */
+const char *dir_window_kind_name(uint8_t kind);    /* "freeze" */
 /* The switch of a class of routine work; DIR_BALANCER_VALUES when it has none. */
 enum dir_balancer_value dir_balancer_switch(uint32_t class_of);
 

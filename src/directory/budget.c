@@ -71,6 +71,18 @@ bool dir_operation_copies(const struct dir_operation *o)
     return o->kind == DIR_OPERATION_MOVE || o->kind == DIR_OPERATION_ADD_REPLICA;
 }
 
+bool dir_operation_evens_out(const struct dir_operation *o)
+{
+    return dir_operation_copies(o) && o->class_of < DIR_CLASS_DRAIN &&
+           o->class_of != DIR_CLASS_OPERATOR;
+}
+
+bool dir_operation_is_copying(const struct dir_operation *o)
+{
+    return dir_operation_copies(o) && o->state == DIR_OPERATION_RUNNING &&
+           o->stage < DIR_STAGE_WINDOW;
+}
+
 uint64_t dir_reserved_bytes(const struct dir_reservation *r)
 {
     return r->bytes_per_s * (uint64_t)(DIR_RELEASE_STEPS - r->step) / DIR_RELEASE_STEPS;

@@ -90,6 +90,10 @@ struct dir_budget_rate {
 struct dir_budget_rate dir_budget_rate(const struct dir_view *v, const struct dir_operation *o);
 
 bool dir_operation_copies(const struct dir_operation *o);
+/* Does it copy to even out loads: no person asked for it, nothing is drained, misplaced or lost? */
+bool dir_operation_evens_out(const struct dir_operation *o);
+/* Is it at it: admitted, and not yet cut over? */
+bool dir_operation_is_copying(const struct dir_operation *o);
 /* What an operation's reservation comes to at present: its share of its steps. */
 uint64_t dir_reserved_bytes(const struct dir_reservation *r);
 

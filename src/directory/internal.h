@@ -38,6 +38,7 @@ void *object_get_proposal(struct wire_reader *r);
 /* --- balancer.c --- */
 
 struct dir_balancer;
+struct dir_window;
 void object_put_balancer(struct buf *out, const struct dir_balancer *b);
 void *object_get_balancer(struct wire_reader *r);
 /* What is wrong with the row, or NULL. */
@@ -254,6 +255,16 @@ enum err_code apply_operation_release(struct apply *a) MUST_CHECK;
 enum err_code apply_balancer_patch(struct apply *a) MUST_CHECK;
 enum err_code apply_balancer_pause(struct apply *a) MUST_CHECK;
 enum err_code apply_balancer_note(struct apply *a) MUST_CHECK;
+
+/* --- window.c: the balancer's windows --- */
+
+/* Those of the command, checked, into a row's; without any in it, nothing is changed. */
+enum err_code
+windows_take_patch(struct apply *a, struct dir_window *into, uint32_t *count) MUST_CHECK;
+void windows_put(struct buf *out, const struct dir_balancer *b);
+void windows_get(struct wire_reader *r, struct dir_balancer *b);
+/* What is wrong with them, or NULL. */
+const char *windows_check(const struct dir_balancer *b);
 
 /* What apply_operation_start would say, and nothing else. */
 enum err_code operation_check_start(struct apply *a) MUST_CHECK;

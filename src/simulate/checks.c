@@ -95,6 +95,31 @@ void fm_check_budgets(struct fm *x)
     x->settling = x->settling && over;
 }
 
+/* What is to even out loads never goes in and out of one node at once. */
+void fm_check_ways(struct fm *x)
+{
+    enum { IN = 1, OUT = 2 };
+    uint8_t ways[SCENARIO_NODES_MAX] = {0};
+    for (uint32_t i = 0; i < x->open_count; i++) {
+        const struct dir_operation *o = view_operation(fm_view(x), x->open[i].id);
+        const struct fm_node *from = NULL, *to = NULL;
+        if (o != NULL && dir_operation_evens_out(o) && dir_operation_is_copying(o)) {
+            from = fm_node_of(x, o->source);
+            to = fm_node_of(x, o->destination);
+        }
+        if (from == NULL || to == NULL) {
+            continue;
+        }
+        ways[from - x->node] |= OUT;
+        ways[to - x->node] |= IN;
+        if (ways[from - x->node] == (IN | OUT) || ways[to - x->node] == (IN | OUT)) {
+            fm_violated(x,
+                        "operation %" PRIu64 " takes from %s to %s, of which one does the opposite",
+                        o->id, from->name, to->name);
+        }
+    }
+}
+
 static void on_line(void *arg, const char *line)
 {
     fm_violated(arg, "%s", line);

@@ -153,6 +153,7 @@ static void on_rows(struct fm *x, const struct dir_effects *e)
     }
     if (budgets) {
         fm_check_budgets(x);
+        fm_check_ways(x);
     }
 }
 

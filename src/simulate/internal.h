@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One run. For src/simulate/ alone: run.c (setup, the loop), command.c (commands, what each row
  * change means), leader.c (what a leader does over time), agents.c (what nodes report), rounds.c
- * (the planner), loads.c (keys), measure.c (what is seen), checks.c (what must hold).
+ * (the planner), windows.c, loads.c (keys), measure.c (what is seen), checks.c (what must hold).
  *
  * Of a live state instead of a scenario: whatif.c (the loop), whatif_begin.c (setup),
  * whatif_seen.c (what is seen). There the rows are a fork of the directory's, loads are what was
@@ -148,6 +148,15 @@ void fm_recover(struct fm *x);
 void fm_agents(struct fm *x);
 void fm_round(struct fm *x);
 
+/* windows.c */
+struct fm_windows {
+    Cadastre__BalancerWindow values[DIR_WINDOWS_MAX], *of[DIR_WINDOWS_MAX];
+};
+/* Into a patch that lives no longer than `room`. */
+void fm_put_windows(const struct fm *x, struct fm_windows *room, Cadastre__BalancerPatch *m);
+/* Whether they hold routine work back now. */
+bool fm_is_held(const struct fm *x);
+
 /* measure.c */
 void fm_measure(struct fm *x);
 void fm_moved(struct fm *x, const struct dir_operation *before, const struct dir_operation *o);
@@ -162,6 +171,7 @@ void fm_live_usage(struct fm *x, const struct dir_usage *u, struct dir_budget_li
 void fm_violated(struct fm *x, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void fm_check_row(struct fm *x, const struct dir_partition *p);
 void fm_check_budgets(struct fm *x);
+void fm_check_ways(struct fm *x);
 void fm_check_all(struct fm *x);
 
 #endif

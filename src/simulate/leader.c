@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "control/admission.h"
+#include "control/windows.h"
 #include "directory/policy.h"
 #include "directory/repair.h"
 
@@ -157,8 +158,12 @@ static unsigned admit_some(struct fm *x)
     uint32_t attempts[ADMITTED_A_TURN];
     const struct dir_operation *o;
     struct ptree_iter it;
+    bool held = fm_is_held(x);
     ptree_seek(&v->queued, slice_of(NULL, 0), &it);
     for (; (o = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
+        if (held && windows_is_routine(o->class_of)) {
+            continue;
+        }
         uint64_t waited = fm_log_ms(x) - o->stage_since_ms;
         waiting[count++] = (struct admission_candidate){o, waited, false, 0};
     }

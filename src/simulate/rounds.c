@@ -298,6 +298,9 @@ void fm_round(struct fm *x)
     x->out->rounds++;
     bal_plan(&f, &x->s->planner, fm_log_ms(x), x->memory, &x->plan);
     bal_fleet_close(&f);
+    if (fm_is_held(x)) {
+        return;
+    }
     for (uint32_t i = 0; i < x->plan.proposal_count; i++) {
         const struct bal_proposal *b = &x->plan.proposal[i];
         if (b->kind == BAL_ADVICE) {

@@ -118,7 +118,9 @@ static enum err_code set_directory(struct fm *x, struct err *e)
     }
     Cadastre__BalancerPatch m;
     Cadastre__BudgetLimit limits[DIR_BUDGETS], *pointers[DIR_BUDGETS];
+    struct fm_windows windows;
     cadastre__balancer_patch__init(&m);
+    fm_put_windows(x, &windows, &m);
     for (int b = DIR_BUDGET_SOURCE; b <= DIR_BUDGETS; b++) {
         Cadastre__BudgetLimit *l = pointers[b - 1] = &limits[b - 1];
         cadastre__budget_limit__init(l);
@@ -388,7 +390,16 @@ static void happen(struct fm *x, const struct scenario_event *v, struct fm_node 
     case SCENARIO_UNCORDON:
         schedule(x, n, CADASTRE__SCHEDULING_VERB__UNCORDON);
         break;
+    case SCENARIO_ELECT:
+        UNREACHABLE(); /* it is about no node */
     }
+}
+
+/* What a leader has heard of loads its successor has too; what its planner remembers it has not. */
+static void elect(struct fm *x)
+{
+    bal_memory_free(x->memory);
+    x->memory = bal_memory_new(fm_log_ms(x));
 }
 
 static void join_nodes(struct fm *x)
@@ -406,6 +417,9 @@ static void events(struct fm *x)
 {
     for (; x->next_event < x->s->event_count && x->s->events[x->next_event].at_ms <= x->now_ms;
          x->next_event++) {
+        if (x->s->events[x->next_event].kind == SCENARIO_ELECT) {
+            elect(x);
+        }
         for (uint32_t n = 0; n < x->node_count; n++) {
             if (concerns(&x->s->events[x->next_event], &x->node[n])) {
                 happen(x, &x->s->events[x->next_event], &x->node[n]);
@@ -418,7 +432,7 @@ static enum err_code check_events(const struct fm *x, struct err *e)
 {
     char at[FIELD_AT_MAX];
     for (uint32_t i = 0; i < x->s->event_count; i++) {
-        bool found = false;
+        bool found = x->s->events[i].kind == SCENARIO_ELECT;
         for (uint32_t n = 0; n < x->node_count; n++) {
             found |= concerns(&x->s->events[i], &x->node[n]);
         }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "simulate/scenario.h"
+#include "simulate/scenario_parts.h"
 
 #include "base/mem.h"
 #include "base/parse.h"
@@ -7,8 +7,6 @@
 
 #include <stdio.h>
 #include <string.h>
-
-#define HOUR_MS UINT64_C(3600000)
 
 const char *const scenario_generator_name[SCENARIO_GENERATORS] = {
     "listed", "noise", "zipf", "zipford", "drift", "flash", "diurnal", "mono", "hotkey", "shift",
@@ -33,6 +31,7 @@ static const struct field top_fields[] = {
     {"planner", FIELD_OTHER, 0, 0, 0, false},
     {"budgets", FIELD_OTHER, 0, 0, 0, false},
     {"settings", FIELD_OTHER, 0, 0, 0, false},
+    {"windows", FIELD_OTHER, 0, 0, 0, false},
     {"expect", FIELD_OTHER, 0, 0, 0, false},
     {NULL, FIELD_OTHER, 0, 0, 0, false}};
 
@@ -357,36 +356,6 @@ static void read_partitions(struct reading *r, const json_t *value, struct scena
 
 /* --- load --- */
 
-static void default_load(struct scenario_load *l)
-{
-    enum scenario_generator g = l->generator;
-    bool steep = g == SCENARIO_ZIPF || g == SCENARIO_ZIPFORD || g == SCENARIO_SHIFT;
-    *l = (struct scenario_load){
-        .generator = g,
-        .utilisation = 0.5,
-        .sigma = g == SCENARIO_LISTED ? 0 : 0.2,
-        .correlation_ms = 60000,
-        .exponent = steep ? 0.99 : 0.5,
-        .cut = steep                  ? 20
-               : g == SCENARIO_HOTKEY ? 100
-                                      : 1,
-        .share = g == SCENARIO_DRIFT  ? 0.3
-                 : g == SCENARIO_MONO ? 0.02
-                                      : 0.01,
-        .width = g == SCENARIO_MONO ? 0.0001 : 0.01,
-        .times = g == SCENARIO_FLASH ? 20 : 3,
-        .begin = 0.3,
-        .advance = 0.1,
-        .per_day = 2,
-        .from_ms = g == SCENARIO_FLASH ? 3 * HOUR_MS : 0,
-        .every_ms = g == SCENARIO_DIURNAL ? 24 * HOUR_MS : 2 * HOUR_MS,
-        .lasts_ms = HOUR_MS / 2,
-        .tenants = 100,
-        .swing_min = 0.3,
-        .swing_max = 0.7,
-    };
-}
-
 static void read_load(struct reading *r, const json_t *value, struct scenario *s)
 {
     const char *names[SCENARIO_GENERATORS + 1] = {NULL};
@@ -401,7 +370,7 @@ static void read_load(struct reading *r, const json_t *value, struct scenario *s
                     s->listed != NULL ? "listed partitions bring their own load: listed"
                                       : "counted partitions need another one than listed");
     }
-    default_load(l);
+    scenario_default_load(l);
     if (value != NULL) {
         fields_read(r, value, "/load", load_fields, l);
     }
@@ -414,7 +383,8 @@ static void read_load(struct reading *r, const json_t *value, struct scenario *s
 
 static void read_events(struct reading *r, const json_t *list, struct scenario *s)
 {
-    static const char *const kinds[] = {"", "lose", "return", "drain", "cordon", "uncordon", NULL};
+    static const char *const kinds[] = {"",       "lose",     "return", "drain",
+                                        "cordon", "uncordon", "elect",  NULL};
     char at[FIELD_AT_MAX];
     size_t n = list_of(r, list, "/events", SCENARIO_EVENTS_MAX);
     for (size_t i = 0; i < n; i++) {
@@ -426,8 +396,8 @@ static void read_events(struct reading *r, const json_t *list, struct scenario *
         if (v->kind == 0) {
             fields_fail(r, at, "kind", "there is no such one");
         }
-        if ((v->node[0] == '\0') == (v->zone[0] == '\0')) {
-            fields_fail(r, at, "node", "either a node or a zone is to be named");
+        if ((v->node[0] != '\0') + (v->zone[0] != '\0') != (v->kind != SCENARIO_ELECT)) {
+            fields_fail(r, at, "node", "a node or a zone is to be named, and neither to elect");
         }
         if (i > 0 && v->at_ms < s->events[i - 1].at_ms) {
             fields_fail(r, at, "at", "it must not be earlier than the one before");
@@ -487,29 +457,13 @@ static void read_expect(struct reading *r, const json_t *value, struct scenario_
 
 static void expect_nothing(struct scenario_expect *x)
 {
-    double *all[] = {&x->median,         &x->p99,          &x->end,
-                     &x->moves_min,      &x->moves_max,    &x->late_moves_max,
-                     &x->bounces_max,    &x->returns_max,  &x->splits_min,
-                     &x->splits_max,     &x->merges_min,   &x->merges_max,
-                     &x->recoveries_min, &x->recovered_ms, &x->drained_ms,
-                     &x->settled_ms};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        *all[i] = -1;
+    const double none = -1;
+    for (const struct field *f = expect_fields; f->name != NULL; f++) {
+        if (f->kind == FIELD_NUMBER) {
+            memcpy((char *)x + f->offset, &none, sizeof none);
+        }
     }
-}
-
-static void set_defaults(struct scenario *s)
-{
-    *s = (struct scenario){.seed = 1,
-                           .tick_ms = 10000,
-                           .round_ms = 30000,
-                           .balance = true,
-                           .window_ms = 600000,
-                           .lease_ms = 10000,
-                           .recovery_delay_ms = 300000};
-    bal_settings_default(&s->planner);
-    dir_budget_defaults(&s->budgets);
-    expect_nothing(&s->expect);
+    x->recovered_ms = x->drained_ms = x->settled_ms = none;
 }
 
 static void check_together(struct reading *r, struct scenario *s)
@@ -565,6 +519,9 @@ static void read_all(struct reading *r, const json_t *top, struct scenario *s)
     if ((v = fields_get(r, top, "settings")) != NULL) {
         fields_read(r, v, "/settings", settings_fields, s);
     }
+    if ((v = fields_get(r, top, "windows")) != NULL) {
+        scenario_read_windows(r, v, s);
+    }
     if ((v = fields_get(r, top, "expect")) != NULL) {
         read_expect(r, v, &s->expect);
     }
@@ -579,7 +536,8 @@ enum err_code scenario_read(const char *text, size_t len, struct scenario *ret, 
     if (top == NULL) {
         return err_set_at(e, ERR_INVALID_REQUEST, "", "line %d: %s", wrong.line, wrong.text);
     }
-    set_defaults(ret);
+    scenario_defaults(ret);
+    expect_nothing(&ret->expect);
     read_all(&r, top, ret);
     check_together(&r, ret);
     json_decref(top);

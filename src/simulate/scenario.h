@@ -4,7 +4,7 @@
 #define SIMULATE_SCENARIO_H
 
 #include "balancer/settings.h"
-#include "directory/types.h"
+#include "directory/balancer.h"
 #include "simulate/fields.h"
 
 enum {
@@ -78,13 +78,21 @@ enum scenario_event_kind {
     SCENARIO_RETURN,
     SCENARIO_DRAIN,
     SCENARIO_CORDON,
-    SCENARIO_UNCORDON
+    SCENARIO_UNCORDON,
+    SCENARIO_ELECT /* another server leads: what the planner remembered is gone */
 };
 
 struct scenario_event {
     uint64_t at_ms;
     enum scenario_event_kind kind;
-    char node[FIELD_NAME_MAX + 1], zone[FIELD_NAME_MAX + 1]; /* one of the two */
+    char node[FIELD_NAME_MAX + 1], zone[FIELD_NAME_MAX + 1]; /* one of the two, but for elect */
+};
+
+/* In virtual time. */
+struct scenario_window {
+    char name[FIELD_NAME_MAX + 1];
+    uint8_t kind; /* enum dir_window_kind */
+    uint64_t from_ms, to_ms;
 };
 
 /* Negative, or NULL of a list: not expected. */
@@ -114,6 +122,8 @@ struct scenario {
     struct scenario_load load;
     struct scenario_event events[SCENARIO_EVENTS_MAX];
     uint32_t event_count;
+    struct scenario_window windows[DIR_WINDOWS_MAX];
+    uint32_t window_count;
     struct bal_settings planner;
     struct dir_budgets budgets;
     uint64_t window_ms, lease_ms, recovery_delay_ms;

@@ -47,11 +47,10 @@ static void propose_some(struct fm *x)
     for (uint32_t i = 0; i < x->plan.proposal_count; i++) {
         const struct bal_proposal *b = &x->plan.proposal[i];
         const struct dir_view *v = fm_view(x);
-        if (count >= dir_balancer_value(v, DIR_BALANCER_PER_ROUND) ||
-            v->proposals_open.count >= dir_balancer_value(v, DIR_BALANCER_OPEN_MAX)) {
+        if (count >= dir_balancer_value(v, DIR_BALANCER_PER_ROUND)) {
             return;
         }
-        if (balancer_wants(v, view_balancer(v), b) && !makes_too_many(x, b) &&
+        if (balancer_wants(v, b, fm_log_ms(x)) && !makes_too_many(x, b) &&
             !balancer_is_braked(v, b->class_of, fm_log_ms(x))) {
             count += propose(x, b);
         }
@@ -95,7 +94,7 @@ static void plan(struct fm *x)
     bal_fleet_close(&f);
     x->live->out->rounds++;
     memcpy(x->live->out->turned_down, x->plan.rejected, sizeof x->plan.rejected);
-    if (!x->plan.breaker && !x->plan.quiet && !x->plan.recovering) {
+    if (!x->plan.breaker && !x->plan.quiet && !x->plan.recovering && !fm_is_held(x)) {
         propose_some(x);
     }
 }

@@ -207,6 +207,12 @@ void fm_live_usage(struct fm *x, const struct dir_usage *u, struct dir_budget_li
 
 /* --- load --- */
 
+/* Where copies will be, and until then where they leave. */
+static uint64_t stored_on(const struct bal_fleet *f, uint16_t n)
+{
+    return bal_more(f->node_load[(size_t)n * BAL_RESOURCES + BAL_BYTES], f->node_leaving[n]);
+}
+
 bool fm_live_fleet(struct fm *x, struct bal_fleet *f)
 {
     struct fm_live *l = x->live;
@@ -220,7 +226,7 @@ bool fm_live_fleet(struct fm *x, struct bal_fleet *f)
     for (uint16_t n = 0; n < f->node_count; n++) {
         struct fm_node *node = fm_node_of(x, f->node_id[n]);
         if (node != NULL) {
-            node->stored = f->node_bytes[n];
+            node->stored = stored_on(f, n);
         }
     }
     return true;
@@ -290,11 +296,11 @@ static struct whatif_load load_of(const struct bal_fleet *f, uint16_t n, unsigne
 {
     const uint64_t *load = &f->node_load[(size_t)n * BAL_RESOURCES];
     struct whatif_load l = {.requests = bal_more(load[BAL_READ], load[BAL_WRITE]),
-                            .bytes = f->node_bytes[n],
+                            .bytes = stored_on(f, n),
                             .serves = serves(f, n),
                             .copies = f->held_begin[n + 1] - f->held_begin[n]};
     for (uint32_t i = f->held_begin[n]; i < f->held_begin[n + 1]; i++) {
-        l.primaries += f->held[i].primary;
+        l.primaries += f->held[i].copy == 0;
     }
     l.utilisation_ppm = in_ppm(load[r], at_least_one(f->node[n].capacity[r]));
     return l;

@@ -35,8 +35,8 @@ class Node:
 
     def start(self):
         endpoints = ",".join(s.url for s in self.world.cluster.servers) if self.world.direct else self.world.proxy.url
-        command = [*self.prefix, str(BUILD / "shardkv"), endpoints, self.name, self.address,
-                   str(self.directory), str(HEARTBEAT_MS)]
+        command = [*self.prefix, str(BUILD / "shardkv"), *self.world.options, endpoints, self.name, self.address,
+                   str(self.directory), str(HEARTBEAT_MS), *self.world.labels(self.name)]
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         return self
@@ -80,12 +80,12 @@ class NetNode(Space, Node):
 class Load:
     """shardkv-load until its time is up."""
 
-    def __init__(self, world, seconds, writers=4, keys=12):
+    def __init__(self, world, seconds, writers=4, keys=12, more=()):
         self.records, self.at, self.count = world.cluster.base / "records.jsonl", 0, 0
         endpoints = ",".join(s.url for s in world.cluster.servers)
         self.until = time.monotonic() + seconds
         self.process = subprocess.Popen(
-            [str(BUILD / "shardkv-load"), endpoints, "ks", str(writers), str(keys), str(int(seconds)), str(self.records)],
+            [str(BUILD / "shardkv-load"), endpoints, "ks", str(writers), str(keys), str(int(seconds)), str(self.records), *more],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
 
     def left_s(self):
@@ -107,6 +107,9 @@ class Load:
 
 
 class World:
+    options = ()  # of the nodes' command lines
+    settings = SETTINGS
+
     def __init__(self, nodes, sync, seconds, spaces, direct=False):
         self.direct = direct  # agents talk to the servers, not to the proxy
         self.sync, self.seconds, self.spaces, self.size = sync, seconds, spaces, nodes
@@ -124,17 +127,26 @@ class World:
 
     def prepare(self):
         c = self.cluster
-        c.call("PATCH", "/v1/cluster/settings", SETTINGS).expect(200)
+        c.call("PATCH", "/v1/cluster/settings", self.settings).expect(200)
         self.proxy = Proxy(second_address() if self.spaces else "127.0.0.1", c.servers)
         for number in range(self.size):
             name = f"n{number + 1}"
             self.nodes[name] = (NetNode if self.spaces else Node)(self, name, number + 1).start()
         wait_for(lambda: len(c.call("GET", "/v1/nodes").expect(200)["nodes"]) == self.size, "the nodes to register")
         c.call("POST", "/v1/keyspaces", {"name": "ks", "scheme": "range", "replicas": {"sync": self.sync},
-                                         "splits": ["e", "i"]}).expect(201)
+                                         **self.keyspace()}).expect(201)
         self.wait_writable()
-        self.load = Load(self, self.seconds)
+        self.load = self.make_load()
         wait_for(lambda: self.load.records.exists() and self.load.acknowledged() > 50, "writes")
+
+    def labels(self, name):  # pylint: disable=unused-argument
+        return ()
+
+    def keyspace(self):
+        return {"splits": ["e", "i"]}
+
+    def make_load(self):
+        return Load(self, self.seconds)
 
     def __exit__(self, kind, value, trace):
         if self.load is not None and self.load.process.poll() is None:

@@ -18,8 +18,9 @@ LEASE_MS = 1500
 
 
 class Node:
-    def __init__(self, cluster, name, labels=(), environment=None):
+    def __init__(self, cluster, name, labels=(), environment=None, options=()):
         self.cluster, self.name, self.labels, self.environment = cluster, name, labels, environment or {}
+        self.options = options
         self.address = f"127.0.0.1:{free_port()}"
         self.directory = cluster.base / f"node-{name}"
         self.log = cluster.base / f"node-{name}.log"
@@ -29,7 +30,7 @@ class Node:
         endpoints = ",".join(s.url for s in self.cluster.servers)
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                [*self.command_prefix(), str(BUILD / "shardkv"), endpoints, self.name, self.address, str(self.directory), "300", *self.labels],
+                [*self.command_prefix(), str(BUILD / "shardkv"), *self.options, endpoints, self.name, self.address, str(self.directory), "300", *self.labels],
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, **self.environment})
         return self
 
@@ -74,14 +75,15 @@ class Node:
 
 
 class Nodes:
-    """A cluster, its nodes and a keyspace. `zones`: names to zones; `spec`: what the keyspace has besides."""
+    """A cluster, its nodes and a keyspace. `zones`: names to zones; `spec`: what the keyspace has besides; `options`: of
+    the nodes' command lines."""
 
     node_type = Node
 
-    def __init__(self, servers, names, sync, splits=("h", "p"), environment=None, zones=None, spec=None):
+    def __init__(self, servers, names, sync, splits=("h", "p"), environment=None, zones=None, spec=None, options=()):
         self.cluster = self.make_cluster(servers)
         self.names, self.sync, self.splits = names, sync, splits
-        self.environment, self.zones, self.spec = environment, zones or {}, spec or {}
+        self.environment, self.zones, self.spec, self.options = environment, zones or {}, spec or {}, options
         self.nodes, self.loads = {}, []
 
     def make_cluster(self, servers):
@@ -105,7 +107,7 @@ class Nodes:
         settings.expect(200)
         for name in self.names:
             labels = [f"zone={self.zones[name]}"] if name in self.zones else []
-            self.nodes[name] = self.node_type(c, name, labels, self.environment).start()
+            self.nodes[name] = self.node_type(c, name, labels, self.environment, self.options).start()
         wait_for(lambda: len(c.call("GET", "/v1/nodes").expect(200)["nodes"]) == len(self.names), "the nodes to register")
         c.call("POST", "/v1/keyspaces", {"name": "ks", "scheme": "range", "replicas": {"sync": self.sync},
                                          "splits": list(self.splits), **self.spec}).expect(201)
@@ -179,8 +181,8 @@ class Nodes:
             print(f"# {json.dumps(self.operation(operation))}")
             raise
 
-    def load(self, writers=4, keys=12, cities=False):
-        self.loads.append(Load(self, writers, keys, cities))
+    def load(self, writers=4, keys=12, cities=False, demand=None):
+        self.loads.append(Load(self, writers, keys, cities, demand))
         return self.loads[-1]
 
     def is_well(self):
@@ -204,24 +206,26 @@ class Nodes:
 
 
 class Load:
-    """Writes until it is ended."""
+    """Writes until it is ended. `demand`: what examples/shardkv/README.md says may be named."""
 
     SECONDS = 1800  # more than anything takes
 
-    def __init__(self, nodes, writers, keys, cities):
+    def __init__(self, nodes, writers, keys, cities, demand=None):
         self.records = nodes.cluster.base / f"records-{os.getpid()}-{id(self)}.jsonl"
+        self.rates = self.records.with_suffix(".rates")
+        named = {**demand, "rates": self.rates} if demand is not None else {}
         endpoints = ",".join(s.url for s in nodes.cluster.servers)
         self.process = subprocess.Popen(
             [str(BUILD / "shardkv-load"), endpoints, "ks", str(writers), str(keys), str(self.SECONDS), str(self.records),
-             *([str(ROOT / "examples" / "data" / "cities.tsv")] if cities else [])],
+             str(ROOT / "examples" / "data" / "cities.tsv") if cities else "-", *(f"{k}={v}" for k, v in named.items())],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
 
     def lines(self):
-        try:
-            with open(self.records, encoding="utf-8") as f:
-                return [json.loads(line) for line in f if line.endswith("\n")]
-        except FileNotFoundError:
-            return []
+        return read_lines(self.records)
+
+    def seconds(self):
+        """What each node was asked, for each whole second."""
+        return read_lines(self.rates)
 
     def count(self):
         """Acknowledged writes so far."""
@@ -247,6 +251,14 @@ class Load:
         equal(len(lines), summary["acknowledged"])
         check_records(lines)
         return summary
+
+
+def read_lines(path):
+    try:
+        with open(path, encoding="utf-8") as f:
+            return [json.loads(line) for line in f if line.endswith("\n")]
+    except FileNotFoundError:
+        return []
 
 
 def check_records(lines):

@@ -7,12 +7,10 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent / "tools"), str(HERE.parent / "harness"), str(HERE)]
-from balancing import Reporter, balancer, finish, operations, owners, prepare, proposal, proposals  # noqa: E402  pylint: disable=wrong-import-position
+from reporters import (FAST, Reporter, balancer, explain, finish, idle_code, operations, owners, prepare, proposal,  # noqa: E402  pylint: disable=wrong-import-position
+                       proposals)
 from cluster import Cluster, once, wait_for  # noqa: E402  pylint: disable=wrong-import-position
 from tap import equal, main, test  # noqa: E402  pylint: disable=wrong-import-position
-
-def explain(c, partition, to):
-    return once(c.leader().url, "GET", f"/v1/balancer/explain?keyspace=ks&partition={partition}&to={to}").expect(200)
 
 
 @test
@@ -80,9 +78,25 @@ def a_hot_key_is_named_and_not_moved():
         finish(c, nodes, reporter)
 
 
-def idle_code(c):
-    idle = balancer(c)["idle"]
-    return idle["code"] if idle else None
+@test
+def what_waited_in_advise_does_not_hold_auto_up():
+    with Cluster(1) as c:
+        nodes, ids = prepare(c, thresholds={**FAST, "expiry_ms": 3600000, "proposals_open": 2})
+        reporter = Reporter(c, nodes, {p: 60 for p in ids})
+        wait_for(lambda: len(proposals(c, "open")) == 2, "as many proposals as may wait")
+        wait_for(lambda: idle_code(c) == "too_many_open", "the limit to be named")
+        c.call("PATCH", "/v1/balancer", {"mode": "auto"}).expect(200)
+        wait_for(lambda: max(owners(c).values()) <= 7 and len(owners(c)) == 3, "the relief")
+        finish(c, nodes, reporter)
+
+
+@test
+def what_expired_makes_room_though_nothing_else_happens():
+    with Cluster(1) as c:
+        nodes, ids = prepare(c, thresholds={**FAST, "expiry_ms": 1000, "proposals_open": 2})
+        reporter = Reporter(c, nodes, {p: 60 for p in ids})
+        wait_for(lambda: proposals(c, "expired") and proposals(c, "open"), "others")
+        finish(c, nodes, reporter)
 
 
 @test

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes that report the load that the test says, and what is asked of the balancer again and again."""
+"""What the tests of the balancer share: nodes that report the load that the test says, and what the leader makes of it."""
 import threading
 import time
 
-from cluster import Unreachable, once, wait_for  # pylint: disable=import-error
+from cluster import Unreachable, once, wait_for
 from model_node import ModelNode
 from tap import equal
 
@@ -112,3 +112,12 @@ def finish(c, nodes, reporter):
         n.crash()
     c.agree()
     c.check_all()
+
+
+def explain(c, partition, to):
+    return once(c.leader().url, "GET", f"/v1/balancer/explain?keyspace=ks&partition={partition}&to={to}").expect(200)
+
+
+def idle_code(c):
+    idle = balancer(c)["idle"]
+    return idle["code"] if idle else None

@@ -361,6 +361,62 @@ class CliTest(unittest.TestCase):
             return reply(body | ({"attention": attention} if attention else {}), 202 if request["method"] == "POST" else 200)
         return self.mock(answer)
 
+    NIGHTS = {"name": "nights", "kind": "maintenance", "time_zone": "Europe/Zurich", "days": ["mon", "sun"], "start": "22:00",
+              "end": "06:00"}
+    XMAS = {"name": "xmas", "kind": "freeze", "time_zone": "UTC", "from": "2026-12-24T12:00:00.000Z",
+            "to": "2026-12-27T00:00:00.000Z"}
+    SHOWN = {"open": False, "changes_at": None, "zone_known": True}
+
+    def windows(self, revisions, *patches):
+        """Shows NIGHTS and XMAS at each of the revisions; the patches' answers in turn."""
+        shown = [reply({"windows": [self.NIGHTS | self.SHOWN, self.XMAS | self.SHOWN | {"open": True}], "mode": "auto",
+                        "revision": r}) for r in revisions]
+        left = {"GET": shown, "PATCH": list(patches)}
+        return self.mock(lambda rq: left[rq["method"]].pop(0))
+
+    def test_windows_are_listed(self):
+        got = self.run_cli([self.windows([7])], "balancer", "window")
+        self.assertRegex(got.stdout, "nights +maintenance +Europe/Zurich +mon,sun 22:00-06:00 +false +- +true")
+        self.assertIn("2026-12-24T12:00:00.000Z to 2026-12-27T00:00:00.000Z", got.stdout)
+        got = self.run_cli([self.windows([7])], "balancer", "show")
+        self.assertIn("nights=closed xmas=open", got.stdout)
+
+    def test_a_window_is_added_to_what_is_there(self):
+        m = self.windows([7], reply({"revision": 8}))
+        self.run_cli([m], "balancer", "window", "add", "office", "--kind", "freeze", "--zone", "Asia/Tokyo", "--days", "mon,tue",
+                     "--start", "08:00", "--end", "18:00")
+        self.assertEqual(m.seen[0]["query"], {"consistency": "linearizable"})
+        self.assertEqual(json.loads(m.seen[1]["body"]), {"expect_revision": 7, "windows": [self.NIGHTS, self.XMAS, {
+            "name": "office", "kind": "freeze", "time_zone": "Asia/Tokyo", "days": ["mon", "tue"], "start": "08:00",
+            "end": "18:00"}]})
+        m = self.windows([7], reply({"revision": 8}))
+        self.run_cli([m], "balancer", "window", "add", "y", "--kind", "freeze", "--from", "A", "--to", "B",
+                     "--expect-revision", "5")
+        body = json.loads(m.seen[1]["body"])
+        self.assertEqual((body["expect_revision"], body["windows"][2]), (5, {"name": "y", "kind": "freeze", "from": "A", "to": "B"}))
+
+    def test_a_window_is_removed_from_what_is_there(self):
+        m = self.windows([7], reply({"revision": 8}))
+        self.run_cli([m], "balancer", "window", "remove", "nights")
+        self.assertEqual(json.loads(m.seen[1]["body"]), {"expect_revision": 7, "windows": [self.XMAS]})
+        m = self.windows([7])
+        got = self.run_cli([m], "balancer", "window", "remove", "noon", code=3)
+        self.assertIn("there is no window 'noon'", got.stderr)
+        for wrong in (["remove"], ["clear", "a"], ["add", "a"], ["remove", "a", "--days", "mon"], ["--start", "08:00"]):
+            self.run_cli([m], "balancer", "window", *wrong, code=2)
+        self.assertEqual(len(m.seen), 1)
+
+    def test_a_window_is_changed_for_the_revision_that_was_read(self):
+        stale = problem(409, "stale_revision")
+        m = self.windows([7, 9, 11], stale, stale, reply({"revision": 12}))
+        got = self.run_cli([m], "balancer", "window", "remove", "xmas")
+        self.assertEqual(got.stderr, "")
+        self.assertEqual([json.loads(r["body"])["expect_revision"] for r in m.seen if r["method"] == "PATCH"], [7, 9, 11])
+        m = self.windows([7], stale)
+        self.run_cli([m], "balancer", "window", "remove", "xmas", "--expect-revision", "3", code=4)
+        m = self.windows([7] * 8, *[stale] * 8)
+        self.assertIn("stale_revision", self.run_cli([m], "balancer", "window", "remove", "xmas", code=4).stderr)
+
     def test_waits_for_the_end_of_an_operation(self):
         move = ["partition", "move", "orders", "17", "--to", "n2", "--wait", "1m", "-o", "json"]
         m = self.moving("QUEUED", "COPY", "COPY", "COPY", "DONE")

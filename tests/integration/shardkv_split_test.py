@@ -42,6 +42,26 @@ def get(t, route, key):
 
 
 @test
+def one_key_is_set_apart_and_moves():
+    with Nodes(1, ["n1", "n2"], 0, splits=()) as t:
+        whole = t.routes()[0]
+        for key in ("ke", "key", "key2"):
+            put(t, whole, key, f"value of {key}", f"m-{key}").expect(200)
+        split(t, whole["partition"], "key", "key\0")
+        served(t)
+        equal([get(t, r, k).expect(200)["value"] for r, k in zip(t.routes(), ("ke", "key", "key2"))],
+              ["value of ke", "value of key", "value of key2"])
+        for key in ("ke", "key2"):
+            equal(get(t, t.routes()[1], key).status, 421)
+        alone = t.routes()[1]
+        to = next(n for n in t.nodes.values() if n.name != alone["primary"]["node"])
+        t.wait_done_moving(t.move(alone["partition"], to))
+        equal(t.routes()[1]["primary"]["node"], to.name)
+        put(t, t.routes()[1], "key", "again", "m-again").expect(200)
+        equal(get(t, t.routes()[1], "key").expect(200)["value"], "again")
+
+
+@test
 def keys_go_with_their_range():
     with Nodes(1, ["n1"], 0, splits=()) as t:
         whole = t.routes()[0]

@@ -11,7 +11,7 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent / "tools"), str(HERE.parent / "harness"), str(HERE)]
 import copies  # noqa: E402  pylint: disable=wrong-import-position
-from balancing import Reporter, finish, operations, owners, prepare  # noqa: E402  pylint: disable=wrong-import-position
+from reporters import Reporter, finish, operations, owners, prepare  # noqa: E402  pylint: disable=wrong-import-position
 from cluster import BUILD, Cluster, once, wait_for  # noqa: E402  pylint: disable=wrong-import-position
 from model_node import ModelNode  # noqa: E402  pylint: disable=wrong-import-position
 from tap import equal, main, test  # noqa: E402  pylint: disable=wrong-import-position

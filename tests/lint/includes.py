@@ -23,6 +23,7 @@ CROSSING = {
     ("simulate", "control/balancer.h"),
     ("simulate", "control/fleet.h"),
     ("api", "simulate/whatif.h"),
+    ("simulate", "control/windows.h"),
     ("cli", "simulate/simulate.h"),
     ("cli", "balancer/plan.h"),
     ("cli", "simulate/saved.h"),

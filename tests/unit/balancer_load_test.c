@@ -71,6 +71,23 @@ static void a_follower_has_a_load_of_its_own(void)
     load_free(l);
 }
 
+static void the_fast_mean_may_be_faster(void)
+{
+    begin();
+    load_set_fast(l, 5 * S);
+    (void)put(7, 0, 42, 1000, 10 * S);
+    (void)put(7, 0, 42, 0, 15 * S);
+    /* The last 5 s weigh 1 - 1/2 of 1 - 1/8. */
+    uint64_t fast = load_value(load_get(l, 7, 0), LOAD_WRITES, LOAD_FAST);
+    load_set_fast(l, LOAD_HALF_LIFE_FAST_MS);
+    (void)put(8, 0, 42, 1000, 10 * S);
+    (void)put(8, 0, 42, 0, 15 * S);
+    uint64_t slow = load_value(load_get(l, 8, 0), LOAD_WRITES, LOAD_FAST);
+    CHECK(fast > 42000 && fast < 43700);
+    CHECK(slow > 60000 && slow < 61500);
+    load_free(l);
+}
+
 static void unknown_is_not_zero(void)
 {
     begin();
@@ -78,6 +95,11 @@ static void unknown_is_not_zero(void)
         (void)put(7, 0, 42, 5000, t * S);
     }
     CHECK(!load_known(load_get(l, 7, 0), 50 * S)); /* 50 s are not a minute */
+    CHECK(load_known_of(load_get(l, 7, 0), 50 * S, 50 * S));
+    CHECK(!load_known_of(load_get(l, 7, 0), 51 * S, 50 * S));
+    CHECK(!load_known_of(load_get(l, 7, 0), 600 * S, 50 * S));
+    CHECK(load_horizon_of(20000) == LOAD_FAST && load_horizon_of(119999) == LOAD_FAST);
+    CHECK(load_horizon_of(120000) == LOAD_MEAN && load_horizon_of(600000) == LOAD_SLOW);
     (void)put(7, 0, 42, 5000, 60 * S);
     CHECK(load_known(load_get(l, 7, 0), 60 * S));
     CHECK(load_known(load_get(l, 7, 0), 359 * S));
@@ -215,6 +237,7 @@ int main(void)
 {
     RUN(a_sample_of_another_epoch_does_not_count);
     RUN(a_follower_has_a_load_of_its_own);
+    RUN(the_fast_mean_may_be_faster);
     RUN(unknown_is_not_zero);
     RUN(a_full_table_says_so);
     RUN(key_samples_have_a_bound_and_say_when_it_is_reached);

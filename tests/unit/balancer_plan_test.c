@@ -995,13 +995,13 @@ static void changed_loads_keep_the_sums(void)
         bal_fleet_set_load(&f, (uint32_t)tap_rand_below(&r, 50), load);
     }
     uint64_t *sums = mem_dup(f.node_load, 5 * BAL_RESOURCES * sizeof *sums);
-    uint64_t *stored = mem_dup(f.node_bytes, 5 * sizeof *stored);
+    uint64_t *stored = mem_dup(f.node_leaving, 5 * sizeof *stored);
     bal_fleet_recount(&f);
     for (unsigned i = 0; i < 5 * BAL_RESOURCES; i++) {
         CHECK_U64(sums[i], f.node_load[i]);
     }
     for (unsigned n = 0; n < 5; n++) {
-        CHECK_U64(stored[n], f.node_bytes[n]);
+        CHECK_U64(stored[n], f.node_leaving[n]);
     }
     mem_free(sums);
     mem_free(stored);

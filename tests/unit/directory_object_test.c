@@ -313,6 +313,15 @@ static struct dir_object *balancer_row(bool full)
             b->notes[i].at_ms = (uint64_t)i;
             b->notes[i].proposed = b->notes[i].rejected = b->notes[i].open = UINT64_MAX;
         }
+        b->window_count = DIR_WINDOWS_MAX;
+        for (int i = 0; i < DIR_WINDOWS_MAX; i++) {
+            struct dir_window *w = &b->windows[i];
+            fill_text(w->name, sizeof w->name, 'w');
+            fill_text(w->time_zone, sizeof w->time_zone, 'z');
+            w->kind = w->days = UINT8_MAX;
+            w->start = w->end = UINT16_MAX;
+            w->from_ms = w->to_ms = UINT64_MAX - (uint64_t)i;
+        }
     }
     return head(b, DIR_KIND_BALANCER);
 }
@@ -486,7 +495,7 @@ static void the_encoding_is_frozen(void)
     }
     char hex[HASH128_HEX_SIZE];
     hash128_hex(hash_xxh3_128(all.data, all.len), hex);
-    CHECK_STR(hex, "cf43025754447702b2b07f2279c7b0da");
+    CHECK_STR(hex, "dbf0d17dd1d5389cb7b9eff3137b7f63");
     buf_close(&all);
     buf_close(&b);
     free_rows(rows, count);

@@ -490,6 +490,38 @@ static void copies_on_their_way_count(void)
     close_world();
 }
 
+/* linkedin/cruise-control#1516, #402: two leaders find out of the same failure, and one of them
+ * late. */
+static void a_failure_is_repaired_once_whoever_leads(void)
+{
+    open_world(2, 2, &pair);
+    end("n2");
+    gone_names = "n2";
+    struct repair_step first = next(), second = next();
+    uint64_t id = begin(&first)->id;
+    CHECK_U64(next().kind, 0); /* a third one sees that it is under way */
+    CHECK_U64(moves_start(&w, part(), &second)->err.code, ERR_PARTITION_BUSY);
+    moves_finish(&w, id);
+    CHECK_U64(part()->operation, 0);
+    CHECK_U64(moves_start(&w, part(), &second)->err.code, ERR_NO_DESTINATION);
+    CHECK_U64(world_state(&w)->operations.count, 1);
+    close_world();
+    /* Its destination does not exist any more: it is refused, and what is missing is said. */
+    open_world(2, 1, &pair);
+    end("n2");
+    gone_names = "n2";
+    first = next();
+    expect(&first, DIR_OPERATION_ADD_REPLICA, "", "n3", DIR_CLASS_LAST_COPY);
+    Cadastre__NodeDelete m;
+    char name[] = "n3";
+    cadastre__node_delete__init(&m);
+    m.name = name;
+    CHECK_U64(world_do(&w, CADASTRE__COMMAND__BODY_NODE_DELETE, &m)->err.code, ERR_OK);
+    expect_blocked("no_destination");
+    CHECK_U64(world_state(&w)->operations.count, 0);
+    close_world();
+}
+
 static void a_node_that_has_to_delete_first_is_passed_over(void)
 {
     open_world(2, 2, &pair);
@@ -550,6 +582,7 @@ int main(void)
     RUN(a_node_that_goes_takes_what_waits_for_it_along);
     RUN(what_is_not_needed_any_more_is_moot);
     RUN(copies_on_their_way_count);
+    RUN(a_failure_is_repaired_once_whoever_leads);
     RUN(a_node_that_has_to_delete_first_is_passed_over);
     RUN(many_away_at_once_are_waited_for);
     return tap_done();

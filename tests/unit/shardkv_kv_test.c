@@ -529,6 +529,28 @@ static void splits_and_merges(void)
     mem_free(two);
 }
 
+static void a_bound(const char *bytes, size_t len, const char *want)
+{
+    char *bound = kv_bound(bytes, len);
+    CHECK_STR(bound, want);
+    free(bound);
+}
+
+static void bounds_are_texts(void)
+{
+    a_bound(NULL, 0, "");
+    a_bound("abc", 3, "abc");
+    a_bound("abc\0", 4, "abc\001");
+    a_bound("a\0bc", 4, "a\001");
+    a_bound("\0", 1, "\001");
+    const struct kv_spec one = {7, "key", "key\001"};
+    CHECK(kv_delete(path_of("bound")) >= 0);
+    struct kv *s = kv_open(path_of("bound"), &one);
+    CHECK(kv_in_range(s, "key") && !kv_in_range(s, "ke") && !kv_in_range(s, "key\001"));
+    CHECK(!kv_in_range(s, "key2") && !kv_in_range(s, "kez"));
+    kv_close(s);
+}
+
 static void describes_a_file(void)
 {
     const struct kv_spec spec = {9, "b", "d"};
@@ -565,9 +587,10 @@ int main(void)
     RUN(takes_a_part);
     RUN(splits_and_merges);
     RUN(describes_a_file);
-    static const char *const names[] = {"once",   "cuts",  "left", "whole",  "copy-0", "copy-1",
-                                        "copy-2", "trims", "gaps", "from",   "to",     "parent",
-                                        "left",   "right", "late", "merged", "other",  "range"};
+    RUN(bounds_are_texts);
+    static const char *const names[] = {
+        "once", "cuts",   "left", "whole", "copy-0", "copy-1", "copy-2", "trims", "gaps", "from",
+        "to",   "parent", "left", "right", "late",   "merged", "other",  "range", "bound"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         (void)kv_delete(path_of(names[i]));
     }

@@ -58,6 +58,11 @@ static void refusals(void)
          "/budgets/recovery_reserve_percent"},
         {"{" ALL ",\"copies\":{\"sync\":9}}", "/copies/sync"},
         {"{" ALL ",\"copies\":{\"require\":{\"a\":\"B\"}}}", "/copies/require/a"},
+        {"{" ALL ",\"windows\":{}}", "/windows"},
+        {"{" ALL ",\"windows\":[{\"name\":\"a\",\"kind\":\"x\",\"from\":\"1s\",\"to\":\"2s\"}]}",
+         "/windows/0/kind"},
+        {"{" ALL ",\"windows\":[{\"name\":\"a\",\"kind\":\"freeze\",\"from\":\"1s\"}]}",
+         "/windows/0/to"},
         {"{" ALL ",\"expect\":{\"moves\":9}}", "/expect/moves"},
         {"{" ALL ",\"expect\":{\"recovered_within\":9}}", "/expect/recovered_within"},
     };
@@ -85,6 +90,12 @@ static void refused_runs(void)
     } cases[] = {
         {"{" ALL ",\"events\":[{\"at\":\"1h\",\"kind\":\"lose\",\"node\":\"m\"}]}", "/events/0"},
         {"{" ALL ",\"copies\":{\"sync\":1}}", "/partitions/owners"},
+        {"{" ALL
+         ",\"windows\":[{\"name\":\"a\",\"kind\":\"freeze\",\"from\":\"2s\",\"to\":\"2s\"}]}",
+         "/windows/0/to"},
+        {"{" ALL ",\"windows\":[{\"name\":\"a\",\"kind\":\"freeze\",\"from\":\"1s\",\"to\":\"2s\"},"
+         "{\"name\":\"a\",\"kind\":\"freeze\",\"from\":\"1s\",\"to\":\"2s\"}]}",
+         "/windows/1/name"},
         {"{" ALL ",\"copies\":{\"require\":{\"a\":\"b\"}}}", "/copies/require"},
         {"{" HEAD NODES ",\"partitions\":[{\"bytes\":1,\"owner\":\"m\"}]}", "/partitions/0/owner"},
         {"{" HEAD "\"nodes\":[{\"name\":\"n\",\"capacity\":1,\"bytes\":1,\"joins\":\"1h\"}]," PARTS
