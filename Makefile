@@ -15,7 +15,7 @@ PKGS := raft libuv sqlite3 libmicrohttpd jansson liburcu libprotobuf-c libxxhash
 # Asked of pkg-config only when something is compiled, so that `make deps` works before the packages are there.
 PKG_CFLAGS = $(shell pkg-config --cflags $(PKGS))
 SERVER_LIBS = $(shell pkg-config --libs $(PKGS)) -lm
-CLI_LIBS = $(shell pkg-config --libs jansson libcurl)
+CLI_LIBS = $(shell pkg-config --libs jansson libcurl sqlite3)
 
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wcast-qual -Wcast-align \
         -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition -Wundef -Wwrite-strings -Wpointer-arith \

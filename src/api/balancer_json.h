@@ -3,18 +3,11 @@
 #ifndef API_BALANCER_JSON_H
 #define API_BALANCER_JSON_H
 
-#include "api/handlers.h"
+#include "api/json.h"
 #include "directory/balancer.h"
 
 /* "mode":…, with a comma at the end; pause, idle and decisions too. `now_ms`: wall clock, which
  * says whether a pause is over. */
 void balancer_put_settings(struct buf *b, const struct dir_view *v, uint64_t now_ms);
-
-struct balancer_values {
-    size_t count;
-    Cadastre__BalancerValue values[DIR_BALANCER_VALUES], *of[DIR_BALANCER_VALUES];
-};
-/* Takes the members of a merge-patch; null is the default again. Errors are in m->in. */
-void balancer_read_settings(struct mutation *m, struct balancer_values *ret);
 
 #endif

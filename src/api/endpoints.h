@@ -112,6 +112,7 @@ void h_settings_patch(struct exchange *x);
 void h_balancer_get(struct exchange *x);
 void h_balancer_patch(struct exchange *x);
 void h_balancer_explain(struct exchange *x);
+void h_balancer_simulate(struct exchange *x);
 void h_proposals_list(struct exchange *x);
 void h_proposal_get(struct exchange *x);
 void h_proposal_approve(struct exchange *x);

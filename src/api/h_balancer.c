@@ -2,6 +2,7 @@
 /* Budgets of movement: their limits, what is in use, and who waits; what is set of the balancer,
  * and whether it is paused. */
 #include "api/balancer_json.h"
+#include "api/balancer_patch.h"
 #include "api/endpoints.h"
 #include "api/windows_json.h"
 
@@ -127,106 +128,16 @@ void h_balancer_get(struct exchange *x)
 
 /* --- changing --- */
 
-struct patch {
-    Cadastre__BalancerPatch m;
-    Cadastre__BudgetLimit limits[DIR_BUDGETS], *limit_of[DIR_BUDGETS];
-    struct balancer_values values;
-    struct window_list windows;
-};
-
-/* A number, or null for the default. */
-static uint64_t
-take(struct json_in *in, const char *member, uint64_t of_null, protobuf_c_boolean *has)
-{
-    bool present = false;
-    uint64_t value;
-    if (json_in_null(in, member)) {
-        *has = true;
-        return of_null;
-    }
-    value = json_in_u64(in, member, false, 0, PARSE_INT_MAX, &present);
-    *has = present;
-    return value;
-}
-
-static void add_limit(struct patch *p, const Cadastre__BudgetLimit *l)
-{
-    if (l->has_moves || l->has_bytes_per_s) {
-        p->limits[p->m.n_limits] = *l;
-        p->limit_of[p->m.n_limits] = &p->limits[p->m.n_limits];
-        p->m.n_limits++;
-    }
-}
-
-/* {"moves":2,"bytes_per_s":null}; null as a whole: both defaults. */
-static void read_limit(struct json_in *outer, struct patch *p, enum dir_budget budget)
-{
-    const char *name = dir_budget_name(budget);
-    struct dir_budgets defaults;
-    struct json_in in;
-    char pointer[64];
-    Cadastre__BudgetLimit l;
-    json_t *given;
-    dir_budget_defaults(&defaults);
-    cadastre__budget_limit__init(&l);
-    l.budget = budget;
-    l.moves = defaults.limits[budget].moves;
-    l.bytes_per_s = defaults.limits[budget].bytes_per_s;
-    if (json_in_null(outer, name)) {
-        l.has_moves = true;
-        l.has_bytes_per_s = budget != DIR_BUDGET_TRANSFER;
-        add_limit(p, &l);
-        return;
-    }
-    given = json_in_object(outer, name, false);
-    if (given == NULL) {
-        return;
-    }
-    (void)snprintf(pointer, sizeof pointer, "/budgets/%s", name);
-    json_in_open(&in, given, pointer, outer->e);
-    l.moves = take(&in, "moves", l.moves, &l.has_moves);
-    if (budget != DIR_BUDGET_TRANSFER) {
-        l.bytes_per_s = take(&in, "bytes_per_s", l.bytes_per_s, &l.has_bytes_per_s);
-    }
-    outer->code = json_in_close(&in);
-    add_limit(p, &l);
-}
-
-static void read_budgets(struct mutation *m, struct patch *p)
-{
-    json_t *given = json_in_object(&m->in, "budgets", false);
-    struct dir_budgets defaults;
-    struct json_in in;
-    if (given == NULL || m->in.code != ERR_OK) {
-        return;
-    }
-    dir_budget_defaults(&defaults);
-    json_in_open(&in, given, "/budgets", &m->err);
-    for (int i = DIR_BUDGET_SOURCE; i <= DIR_BUDGETS; i++) {
-        read_limit(&in, p, (enum dir_budget)i);
-    }
-    p->m.recovery_reserve_percent = take(&in, "recovery_reserve_percent", defaults.reserve_percent,
-                                         &p->m.has_recovery_reserve_percent);
-    p->m.release_ms = take(&in, "release_ms", defaults.release_ms, &p->m.has_release_ms);
-    m->in.code = json_in_close(&in);
-}
-
 void h_balancer_patch(struct exchange *x)
 {
     struct mutation *m = mutation_begin(x, "balancer_patch", render_revision);
-    struct patch *p;
+    struct balancer_patch *p;
     if (m == NULL) {
         return;
     }
     p = exchange_alloc(x, sizeof *p);
-    memset(p, 0, sizeof *p);
-    cadastre__balancer_patch__init(&p->m);
-    p->m.limits = p->limit_of;
-    read_budgets(m, p);
-    balancer_read_settings(m, &p->values);
-    windows_read_json(m, &p->windows, &p->m);
-    p->m.values = p->values.of;
-    p->m.n_values = p->values.count;
+    balancer_read_patch(&m->in, p);
+    windows_read_json(m, exchange_alloc(x, sizeof(struct window_list)), &p->m);
     if (!mutation_close(x, m)) {
         return;
     }

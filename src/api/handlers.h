@@ -39,6 +39,7 @@ struct api {
     uint64_t election_ms, started_ms;
     _Atomic unsigned backups;
     _Atomic uint64_t skewed; /* partitions that GET /v1/skew has in memory, or will: h_skew.c */
+    _Atomic bool simulates;  /* one at a time */
     struct patch_gate *patches;
 };
 
@@ -208,7 +209,8 @@ void handover_free(void *handover);
 
 /* --- long work off the workers: jobs.c --- */
 
-enum { JOBS_THREADS = 2, JOBS_QUEUE_MAX = 64 };
+/* Two for reads, and one more that a simulation may hold: of those there is one at a time. */
+enum { JOBS_THREADS = 3, JOBS_QUEUE_MAX = 64 };
 
 struct job {
     struct api *api;
@@ -228,6 +230,8 @@ struct job {
 struct jobs *jobs_new(struct api *api);
 /* Ends the threads; jobs that wait are dropped. */
 void jobs_free(struct jobs *j);
+/* Whether work that takes long has to end. Any thread. */
+bool jobs_stopping(struct jobs *j);
 /* A zeroed job of `size` bytes, a struct that begins with struct job. */
 void *job_new(struct exchange *x, size_t size);
 /* Parks the exchange and queues the job, which is freed after its answer; 503 when the queue is

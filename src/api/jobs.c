@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads that may take long (SQLite, backups) on two threads of their own, so that a worker never
+/* Reads that may take long (SQLite, backups) on threads of their own, so that a worker never
  * waits for a disk. The queue is bounded; a full one is 503. An idle thread also lets expired
  * cursors go. */
 #include "api/handlers.h"
@@ -106,6 +106,14 @@ void jobs_free(struct jobs *j)
     (void)pthread_cond_destroy(&j->changed);
     (void)pthread_mutex_destroy(&j->lock);
     mem_free(j);
+}
+
+bool jobs_stopping(struct jobs *j)
+{
+    (void)pthread_mutex_lock(&j->lock);
+    bool stopping = j->stopping;
+    (void)pthread_mutex_unlock(&j->lock);
+    return stopping;
 }
 
 void *job_new(struct exchange *x, size_t size)

@@ -113,6 +113,7 @@ static const struct api_route routes[] = {
     {API_GET, PROPOSAL, h_proposal_get, NULL, READS},
     {API_POST, PROPOSAL "/approve", h_proposal_approve, NULL, MUTATES},
     {API_POST, PROPOSAL "/reject", h_proposal_reject, NULL, MUTATES},
+    {API_POST, "/v1/balancer/simulate", h_balancer_simulate, NULL, API_ROUTE_BODY_NEEDED},
     {API_POST, "/v1/balancer/pause", h_balancer_pause, NULL, MUTATES_BY},
     {API_POST, "/v1/balancer/resume", h_balancer_resume, NULL, MUTATES},
     {API_GET, "/v1/skew", h_skew, skew_params, 0},

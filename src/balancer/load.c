@@ -2,6 +2,7 @@
 #include "balancer/load.h"
 
 #include "balancer/ewma.h"
+#include "balancer/fixed.h"
 
 #include "base/assert.h"
 #include "base/mem.h"
@@ -416,6 +417,17 @@ void load_inherit(struct load *l,
     e->last_ms = !second || parent->last_ms < e->last_ms ? parent->last_ms : e->last_ms;
     e->covered_ms =
         !second || parent->covered_ms < e->covered_ms ? parent->covered_ms : e->covered_ms;
+}
+
+void load_scale(struct load *l, uint64_t partition, uint64_t node, uint32_t ppm)
+{
+    struct load_entry *e = l->slots[seek(l, partition, node)];
+    for (unsigned r = 0; e != NULL && r < LOAD_RESOURCES; r++) {
+        for (unsigned h = 0; h < LOAD_HORIZONS && load_is_count((enum load_resource)r); h++) {
+            bal_u128 v = (bal_u128)ewma_unpack(e->mean[r][h]) * ppm / PPM;
+            e->mean[r][h] = ewma_pack(v < EWMA_VALUE_MAX ? (uint64_t)v : EWMA_VALUE_MAX);
+        }
+    }
 }
 
 /* --- from another server --- */

@@ -147,6 +147,8 @@ void load_inherit(struct load *l,
                   const struct load_entry *parent,
                   uint32_t share_ppm,
                   uint64_t now_ms);
+/* All that it says of counts, times so many millionths: what if there was so much more of it. */
+void load_scale(struct load *l, uint64_t partition, uint64_t node, uint32_t ppm);
 /* What another server heard of a copy, as a record of some 80 bytes: of rates the two-minute mean,
  * of sizes the last one, of bytes their growth too, a digest of the key samples, and how old it is.
  * `now_ms` is the clock of whoever writes or reads. */

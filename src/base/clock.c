@@ -31,6 +31,11 @@ uint64_t clock_boot_ms(void)
     return read_ns(CLOCK_BOOTTIME) / 1000000u;
 }
 
+uint64_t clock_thread_cpu_ms(void)
+{
+    return read_ns(CLOCK_THREAD_CPUTIME_ID) / 1000000u;
+}
+
 void clock_rfc3339(uint64_t wall_ms, char out[CLOCK_RFC3339_SIZE])
 {
     time_t seconds = (time_t)(wall_ms / 1000);

@@ -10,6 +10,8 @@ uint64_t clock_wall_ms(void);
 uint64_t clock_mono_ms(void);
 uint64_t clock_mono_ns(void);
 uint64_t clock_boot_ms(void);
+/* Processor time that the calling thread has used: no clock, but a bound on work. */
+uint64_t clock_thread_cpu_ms(void);
 
 /* "2026-11-30T11:52:02.123Z" (RFC 3339); `out` holds CLOCK_RFC3339_SIZE bytes. */
 #define CLOCK_RFC3339_SIZE 32

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cmd.h"
 
+#include <string.h>
+
 int cmd_finish(struct cli *c, int code, json_t *answer, const struct out_view *view)
 {
     if (code == EXIT_DONE) {
@@ -42,4 +44,24 @@ void cmd_keyspace_target(struct target *t, const struct cli *c)
 {
     target_init(t, "/v1/keyspaces");
     target_segment(t, c->args->operands[0]);
+}
+
+bool cmd_read_file(const char *path, struct buf *text)
+{
+    FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
+    if (f == NULL) {
+        return false;
+    }
+    while (buf_reserve(text, 65536)) {
+        size_t n = fread(text->data + text->len, 1, 65536, f);
+        if (n == 0) {
+            break;
+        }
+        text->len += n;
+    }
+    bool good = ferror(f) == 0 && !text->overflow;
+    if (f != stdin) {
+        (void)fclose(f);
+    }
+    return good;
 }

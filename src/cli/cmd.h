@@ -34,6 +34,27 @@ extern const struct cli_command completion_commands[];
 extern const struct out_view cmd_operation_view; /* cmd_operation.c */
 extern const struct out_view cmd_change_view;    /* cmd_changes.c */
 
+/* cmd_whatif.c: the question from flags and FILE, to a server, or to a saved state. */
+#define CMD_WHATIF_FLAGS                                                                           \
+    {"lose", "NODE", "This node is lost", ARGS_TEXT, 0, false, true},                              \
+        {"lose-zone", "ZONE", "All nodes of this zone are lost", ARGS_TEXT, 0, false, false},      \
+        {"drain", "NODE", "This node is drained", ARGS_TEXT, 0, false, true},                      \
+        {"add", "N", "So many nodes are added", ARGS_NUMBER, 0, false, false},                     \
+        {"like", "NODE", "With the labels and capacity of this one", ARGS_TEXT, 0, false, false},  \
+        {"scale", "[KEYSPACE=]FACTOR", "So much load, such as 1.5", ARGS_TEXT, 0, false, true},    \
+        {"set", "SETTING=VALUE", "As of balancer set", ARGS_TEXT, 0, false, true},                 \
+        {"hours", "N", "Of virtual time, at most (24)", ARGS_NUMBER, 0, false, false},             \
+    {                                                                                              \
+        "seed", "N", "The same one gives the same run", ARGS_NUMBER, 0, false, false               \
+    }
+extern const struct cli_flag cmd_whatif_flags[];
+enum { CMD_WHATIF_TIMEOUT_MS = 60000 }; /* it may take so long */
+int cmd_whatif_ask(struct cli *c);
+/* `cadastre simulate --from`. */
+int cmd_whatif_from(struct cli *c);
+/* A whole file, "-" being stdin; false when it can't be read, or is larger than the buf may be. */
+bool cmd_read_file(const char *path, struct buf *text);
+
 /* cmd_follow.c: an operation asked for until it has ended. */
 struct follow {
     uint64_t id, min_revision; /* a server that is behind is not asked; 0: any */

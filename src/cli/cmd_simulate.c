@@ -12,25 +12,15 @@
 
 enum { THOUSANDTHS = 1000 };
 
-static bool read_file(const char *path, struct buf *text)
-{
-    FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
-    if (f == NULL) {
-        return false;
-    }
-    while (buf_reserve(text, 65536)) {
-        size_t n = fread(text->data + text->len, 1, 65536, f);
-        if (n == 0) {
-            break;
-        }
-        text->len += n;
-    }
-    bool good = ferror(f) == 0 && !text->overflow;
-    if (f != stdin) {
-        (void)fclose(f);
-    }
-    return good;
-}
+static const struct cli_flag simulate_flags[] = {
+    {"from", "BACKUP", "From this backup instead of a scenario; FILE is then the question",
+     ARGS_TEXT, 0, false, false},
+    {"load", "FILE", "What GET /v1/load/summary answered; several pages are several files",
+     ARGS_TEXT, 0, false, true},
+    {"size", "SIZE", "Of a partition that no --load tells of, such as 4GiB (0)", ARGS_TEXT, 0,
+     false, false},
+    CMD_WHATIF_FLAGS,
+    CLI_FLAGS_END};
 
 /* --- JSON --- */
 
@@ -285,7 +275,7 @@ static int simulate(struct cli *c, const struct scenario *s, uint64_t seed)
     return status;
 }
 
-static int simulate_command(struct cli *c)
+static int run_scenario(struct cli *c)
 {
     const char *path = c->args->operands[0];
     struct scenario *s = mem_zalloc(sizeof *s);
@@ -295,7 +285,7 @@ static int simulate_command(struct cli *c)
     buf_init(&text, SCENARIO_BYTES_MAX);
     if (c->out.format == OUT_NAME) {
         status = cli_fail(EXIT_USAGE, "simulate prints table, json, jsonl or svg");
-    } else if (!read_file(path, &text)) {
+    } else if (!cmd_read_file(path, &text)) {
         status = cli_fail(EXIT_USAGE, "'%s' can't be read, or is larger than %d bytes", path,
                           SCENARIO_BYTES_MAX);
     } else if (scenario_read((const char *)text.data, text.len, s, &e) != ERR_OK) {
@@ -309,14 +299,24 @@ static int simulate_command(struct cli *c)
     return status;
 }
 
-static const struct cli_flag simulate_flags[] = {
-    {"seed", "N", "Another seed than the scenario's; the same one gives the same run", ARGS_NUMBER,
-     0, false, false},
-    CLI_FLAGS_END};
+static int simulate_command(struct cli *c)
+{
+    if (args_has(c->args, "from")) {
+        return cmd_whatif_from(c);
+    }
+    for (const struct cli_flag *f = simulate_flags; f->name != NULL; f++) {
+        if (strcmp(f->name, "seed") != 0 && args_has(c->args, f->name)) {
+            return cli_fail(EXIT_USAGE, "--%s is of a saved state: it wants --from", f->name);
+        }
+    }
+    return c->args->operand_count > 0 ? run_scenario(c)
+                                      : cli_fail(EXIT_USAGE, "FILE or --from is needed");
+}
 
 const struct cli_command simulate_commands[] = {
-    {"", "FILE", "Run the planner, the directory and a modeled fleet in virtual time",
+    {"", "[FILE]", "Run the planner, the directory and a modeled fleet in virtual time",
      "cadastre simulate tests/scenarios/zipf.json\n"
-     "cadastre simulate scenario.json --seed 7 -o svg > run.svg\n",
+     "cadastre simulate scenario.json --seed 7 -o svg > run.svg\n"
+     "cadastre simulate --from backup.db --load load.bin --lose-zone eu-1a\n",
      simulate_flags, simulate_command},
     {NULL, NULL, NULL, NULL, NULL, NULL}};

@@ -56,11 +56,13 @@ static bool is_key(const char *text)
 
 static int run(const struct args *a)
 {
-    struct cli c = {.grammar = &cli_grammar,
-                    .args = a,
-                    .timeout_ms = args_number(a, "timeout", TIMEOUT_MS),
-                    .quiet = args_has(a, "quiet"),
-                    .yes = args_has(a, "yes")};
+    struct cli c = {
+        .grammar = &cli_grammar,
+        .args = a,
+        .timeout_ms = args_number(
+            a, "timeout", a->command->run == cmd_whatif_ask ? CMD_WHATIF_TIMEOUT_MS : TIMEOUT_MS),
+        .quiet = args_has(a, "quiet"),
+        .yes = args_has(a, "yes")};
     set_output(&c);
     if (c.out.format == OUT_SVG && a->command != &simulate_commands[0]) {
         return cli_fail(EXIT_USAGE, "only simulate prints svg");

@@ -6,6 +6,7 @@
  *
  * Classes from DIR_CLASS_DRAIN on are recovery.c's. */
 #include "control/balancer.h"
+#include "control/internal.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -13,19 +14,14 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum {
-    MEASURES_A_ROUND = 16,
-    MEASURE_PART = 6 /* of the residence, after which an effect is measured */
-};
+enum { MEASURES_A_ROUND = 16 };
 
 struct balancer {
-    struct bal_memory *memory;                   /* owns; the round's while it runs */
-    struct fleet_birth births[FLEET_BIRTHS_MAX]; /* in the order of ids */
-    uint32_t birth_count, told;                  /* told: those that the memory knows of */
-    uint64_t term, began_ms;                     /* of the last round, monotonic; 0: none */
+    struct bal_memory *memory; /* owns; the round's while it runs */
+    struct balancer_births births;
+    uint64_t term, began_ms; /* of the last round, monotonic; 0: none */
     bool busy;
     uint64_t noted_rounds, noted_proposed; /* since the last note */
     struct balancer_levels levels;         /* of the last round; owns */
@@ -119,37 +115,6 @@ static void check_gate(const struct round *r, struct gate *g)
 
 /* --- what came of earlier ones --- */
 
-static bool is_over(const struct dir_view *v, uint64_t operation, uint64_t *ended_ms)
-{
-    const struct dir_operation *o = operation != 0 ? view_operation(v, operation) : NULL;
-    if (o != NULL && o->stage_since_ms > *ended_ms) {
-        *ended_ms = o->stage_since_ms;
-    }
-    return o == NULL || o->state >= DIR_OPERATION_DONE;
-}
-
-/* Whether the time has come to say what came of it. `*ret_effect`: with the levels of now. */
-static bool
-is_due(const struct dir_view *v, const struct dir_proposal *p, uint64_t now_ms, bool *ret_effect)
-{
-    uint64_t ended_ms = p->ended_ms;
-    uint64_t after = dir_balancer_value(v, DIR_BALANCER_RESIDENCE_MS) / MEASURE_PART;
-    *ret_effect = false;
-    if (p->state == DIR_PROPOSAL_RUNNING) {
-        return is_over(v, p->operation, &ended_ms) && is_over(v, p->with_operation, &ended_ms);
-    }
-    if (p->state != DIR_PROPOSAL_DONE || now_ms < ended_ms + after) {
-        return false;
-    }
-    *ret_effect = true;
-    for (uint32_t i = 0; i < p->figure_count; i++) {
-        if (p->figures[i].group == DIR_FIGURE_MEASURED) {
-            return false;
-        }
-    }
-    return p->from_name[0] != '\0';
-}
-
 static void measure(struct control *c, const struct dir_proposal *p, bool effect)
 {
     struct balancer_figures figures;
@@ -180,7 +145,7 @@ static void measure_some(struct control *c)
     for (; count < MEASURES_A_ROUND && (p = ptree_iter_get(&it, NULL)) != NULL;
          ptree_iter_next(&it)) {
         bool effect;
-        if (is_due(v, p, now, &effect)) {
+        if (balancer_is_due(v, p, now, &effect)) {
             measure(c, p, effect);
             count++;
         }
@@ -400,34 +365,23 @@ static void round_done(uv_work_t *work, int status)
     mem_free(r);
 }
 
-static void tell_births(struct balancer *b)
-{
-    for (uint32_t i = b->told; i + 1 < b->birth_count; i++) {
-        const struct fleet_birth *left = &b->births[i], *right = left + 1;
-        if (!left->merged && left->parent == right->parent) {
-            bal_memory_split(b->memory, left->parent, left->id, right->id);
-        }
-    }
-    b->told = b->birth_count;
-}
-
 static void begin(struct control *c)
 {
     struct balancer *b = c->balancer;
     struct round *r = mem_zalloc(sizeof *r);
-    tell_births(b);
+    balancer_births_tell(&b->births, b->memory);
     r->work.data = r;
     r->control = c;
     r->term = b->term;
     r->memory = b->memory;
     r->view = view_pin(directory_published(c->parts.directory));
-    r->births = mem_dup(b->births, (b->birth_count + 1) * sizeof b->births[0]);
+    r->births = mem_dup(b->births.of, (b->births.count + 1) * sizeof b->births.of[0]);
     r->in = (struct fleet_input){.view = r->view,
                                  .loads = c->loads,
                                  .mono_ms = clock_mono_ms(),
                                  .log_ms = control_log_time(c),
                                  .births = r->births,
-                                 .birth_count = b->birth_count};
+                                 .birth_count = b->births.count};
     bal_plan_init(&r->plan);
     b->busy = true;
     if (uv_queue_work(c->parts.loop, &r->work, plan_round, round_done) != 0) {
@@ -463,44 +417,13 @@ void balancer_on_active(struct control *c)
     }
     b->memory = bal_memory_new(control_log_time(c));
     b->term = c->term;
-    b->birth_count = b->told = 0;
+    b->births.count = b->births.told = 0;
     b->began_ms = b->noted_rounds = b->noted_proposed = 0;
 }
 
-static void add_birth(struct balancer *b, const struct dir_partition *p, uint64_t at_ms)
-{
-    enum { DROPPED = FLEET_BIRTHS_MAX / 4 };
-    if (b->birth_count == FLEET_BIRTHS_MAX) {
-        memmove(b->births, b->births + DROPPED, sizeof b->births - DROPPED * sizeof b->births[0]);
-        b->birth_count -= DROPPED;
-        b->told = b->told > DROPPED ? b->told - DROPPED : 0;
-    }
-    b->births[b->birth_count++] =
-        (struct fleet_birth){p->id, dir_partition_parents(p)[0], at_ms, p->parent_count > 1};
-}
-
-static int by_id(const void *a, const void *b)
-{
-    const struct fleet_birth *x = a, *y = b;
-    return x->id < y->id ? -1 : x->id > y->id;
-}
-
-/* Rows of one command come in any order, ids of later ones are higher. */
 void balancer_on_rows(struct control *c, const struct dir_effects *effects)
 {
-    struct balancer *b = c->balancer;
-    uint32_t before = b->birth_count;
-    for (uint64_t i = 0; i < effects->row_count; i++) {
-        const struct dir_object *after = effects->rows[i].after;
-        const struct dir_partition *p = (const void *)after;
-        if (after != NULL && after->kind == DIR_KIND_PARTITION && effects->rows[i].before == NULL &&
-            p->parent_count > 0) {
-            add_birth(b, p, effects->time_ms);
-        }
-    }
-    if (b->birth_count != before) {
-        qsort(b->births, b->birth_count, sizeof b->births[0], by_id);
-    }
+    balancer_births_add(&c->balancer->births, effects);
 }
 
 void balancer_on_sample(struct control *c)

@@ -1,11 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the rounds of balancer.c put into commands: figures, texts, keys. For src/control alone. */
+/* What a round of the balancer comes to, without its clock and its threads: what is wanted of a
+ * plan, and what that puts into commands. For the leader (balancer.c) and for what-if
+ * (src/simulate). Pure, but for the loads' locks. */
 #ifndef CONTROL_BALANCER_H
 #define CONTROL_BALANCER_H
 
 #include "control/brake.h"
 #include "control/fleet.h"
-#include "control/internal.h"
+
+/* --- what splits and merges have made, which the rows don't say: balancer_rules.c --- */
+
+struct balancer_births {
+    struct fleet_birth of[FLEET_BIRTHS_MAX]; /* in the order of ids; the oldest make room */
+    uint32_t count, told;                    /* told: those that a memory knows of */
+};
+/* The rows of one command. */
+void balancer_births_add(struct balancer_births *b, const struct dir_effects *effects);
+void balancer_births_tell(struct balancer_births *b, struct bal_memory *m);
+
+/* --- what is wanted: balancer_rules.c --- */
+
+/* Whether what was planned is to be proposed: routine work, with room for it, switched on, and not
+ * of a class that moves things there and back. `now_ms` is log time. */
+enum balancer_verdict { BALANCER_WANTED, BALANCER_UNWANTED, BALANCER_BRAKED };
+enum balancer_verdict balancer_judge(const struct dir_view *v,
+                                     uint64_t now_ms,
+                                     const struct brake *brake,
+                                     const struct bal_proposal *p);
+/* Whether the time has come to say what came of a proposal. `*ret_effect`: with the levels of now.
+ */
+bool balancer_is_due(const struct dir_view *v,
+                     const struct dir_proposal *p,
+                     uint64_t now_ms,
+                     bool *ret_effect);
+
+/* --- figures, texts, keys: balancer_make.c --- */
 
 /* How much nodes bear, as a round saw it. */
 struct balancer_level {
@@ -34,14 +63,6 @@ void balancer_put_effect(struct balancer_figures *f,
                          const struct dir_view *v,
                          const struct balancer_levels *levels,
                          const struct dir_proposal *p);
-
-/* Whether what was planned is to be proposed: routine work, with room for it, switched on, and not
- * of a class that moves things there and back. `now_ms` is log time. */
-enum balancer_verdict { BALANCER_WANTED, BALANCER_UNWANTED, BALANCER_BRAKED };
-enum balancer_verdict balancer_judge(const struct dir_view *v,
-                                     uint64_t now_ms,
-                                     const struct brake *brake,
-                                     const struct bal_proposal *p);
 
 /* A ProposalMake with all that it points to; it lives where it was opened. */
 struct balancer_make {

@@ -111,6 +111,16 @@ void loads_look(struct loads *l,
     loads_leave(l, partition);
 }
 
+void loads_scale(struct loads *l, const struct dir_partition *p, uint32_t ppm)
+{
+    struct load *load = loads_enter(l, p->id);
+    load_scale(load, p->id, 0, ppm);
+    for (uint8_t i = 0; i < p->replica_count; i++) {
+        load_scale(load, p->id, p->replicas[i].node, ppm);
+    }
+    loads_leave(l, p->id);
+}
+
 struct visit {
     void (*fn)(void *arg, const struct load_entry *e);
     void *arg;

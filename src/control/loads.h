@@ -63,6 +63,12 @@ bool loads_node(struct loads *l, uint64_t node, struct loads_node *ret);
 void loads_each(struct loads *l, void (*fn)(void *arg, const struct load_entry *e), void *arg);
 uint64_t loads_count(struct loads *l);
 
+/* A copy of what `l` has heard of the view's partitions, with the digests of their keys: some 400
+ * bytes each. Owned by the caller. */
+struct loads *loads_copy(struct loads *l, const struct dir_view *v, uint64_t now_ms);
+/* load_scale() of all copies of a partition. */
+void loads_scale(struct loads *l, const struct dir_partition *p, uint32_t ppm);
+
 /* Gives an operation's plan what is measured of its partition, where whoever asks said nothing. */
 void loads_fill_start(struct loads *l, Cadastre__OperationStart *start);
 

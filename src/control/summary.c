@@ -3,9 +3,10 @@
  * blind. A page is a shard; what nodes said of themselves comes with the first. */
 #include "control/loads_internal.h"
 
+#include "base/assert.h"
 #include "base/wire.h"
 
-enum { NODES_MAX = 1 << 20 };
+enum { NODES_MAX = 1 << 20, PAGE_BYTES = 1 << 20, COPY_BYTES_MAX = 1 << 30 };
 #define SUMMARY_MAGIC UINT32_C(0x31534443) /* the last byte counts versions */
 
 static void put_nodes(struct loads *l, uint64_t now_ms, struct buf *b)
@@ -154,6 +155,24 @@ bool loads_take_summary(struct loads *l,
         }
     }
     return wire_end(&r);
+}
+
+struct loads *loads_copy(struct loads *l, const struct dir_view *v, uint64_t now_ms)
+{
+    struct loads *copy = loads_new();
+    unsigned next = 0;
+    while (next < LOADS_PAGES) {
+        struct buf page;
+        uint64_t records;
+        unsigned at = next;
+        buf_init(&page, COPY_BYTES_MAX);
+        loads_put_summary(l, at, PAGE_BYTES, now_ms, &page);
+        bool read =
+            loads_take_summary(copy, v, slice_of(page.data, page.len), now_ms, &next, &records);
+        buf_close(&page);
+        ASSERT(read && next > at);
+    }
+    return copy;
 }
 
 void loads_note_pull(struct loads *l, bool done, uint64_t bytes, uint64_t records, uint64_t now_ms)

@@ -36,12 +36,27 @@ static struct dir_view *snapshot(const struct dir_view *state)
     return v;
 }
 
-struct directory *directory_new(void)
+static struct directory *begin(void)
 {
     struct directory *d = mem_zalloc(sizeof *d);
+    d->feed = feed_new();
+    return d;
+}
+
+struct directory *directory_new(void)
+{
+    struct directory *d = begin();
     state_init(&d->state);
     d->published.view = snapshot(&d->state);
-    d->feed = feed_new();
+    return d;
+}
+
+struct directory *directory_fork(const struct dir_view *v)
+{
+    struct directory *d = begin();
+    state_copy(v, &d->state);
+    d->published.view = snapshot(&d->state);
+    feed_reset(d->feed, v->revision);
     return d;
 }
 

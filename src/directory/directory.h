@@ -20,6 +20,9 @@ struct directory;
 /* An empty directory at revision 0. The caller owns it. */
 struct directory *directory_new(void);
 void directory_free(struct directory *d);
+/* One that begins as `v` and goes its own way: O(1), for it shares the rows until it changes them,
+ * on whatever thread. `v` need not outlive it. The caller owns it. */
+struct directory *directory_fork(const struct dir_view *v);
 
 /* What readers read, and the change feed; both live as long as the directory. */
 const struct dir_published *directory_published(const struct directory *d);

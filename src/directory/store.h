@@ -63,6 +63,11 @@ enum err_code store_restore(struct store *s,
                             struct slice snapshot,
                             struct err *e) MUST_CHECK;
 
+/* The directory that a file has, a backup's as well; the caller owns it. ERR_CORRUPT, or what
+ * SQLite says. The file stays as it is. */
+enum err_code
+store_read_file(const char *path, struct directory **ret_directory, struct err *e) MUST_CHECK;
+
 /* Opens a file as `cadastred check` does: read-only, loads it into a fresh directory and verifies
  * all of it, including history and tombstones. Prints a line per violation through `report`.
  * Returns how many, or ERR in `e`. */

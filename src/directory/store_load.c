@@ -82,3 +82,21 @@ enum err_code store_load(struct store_conn *c, struct directory *d, uint64_t ind
     mem_free(rows.items);
     return code;
 }
+
+enum err_code store_read_file(const char *path, struct directory **ret_directory, struct err *e)
+{
+    struct store_conn c;
+    enum err_code code = store_conn_open(&c, path, STORE_READ, e);
+    if (code != ERR_OK) {
+        return code;
+    }
+    struct directory *d = directory_new();
+    code = store_load(&c, d, 0, e);
+    store_conn_close(&c);
+    if (code == ERR_OK) {
+        *ret_directory = d;
+    } else {
+        directory_free(d);
+    }
+    return code;
+}

@@ -29,6 +29,18 @@ static uint64_t free_bytes(const struct fm_node *n)
     return n->group->bytes > n->stored ? n->group->bytes - n->stored : 0;
 }
 
+/* The sides agree, also where one of them has spoken before the run. */
+static void say_values(Cadastre__OperationReport *m,
+                       const struct dir_operation *o,
+                       const struct dir_evidence *other)
+{
+    m->has = DIR_REPORT_AT_POSITION | DIR_REPORT_ITEMS | DIR_REPORT_CHECKSUM | DIR_REPORT_EXTRAS;
+    m->at_position = o->validate_at;
+    m->items = other->has_values ? other->items : 0;
+    m->extras = other->has_values ? other->extras : 0;
+    m->checksum = other->has_values ? other->checksum : CHECKSUM;
+}
+
 /* Fields of what the destination says of this stage; false: nothing yet. */
 static bool destination_says(struct fm *x,
                              const struct dir_operation *o,
@@ -43,7 +55,7 @@ static bool destination_says(struct fm *x,
         return true;
     case DIR_STAGE_COPY:
         m->has = DIR_REPORT_CHUNK | DIR_REPORT_BYTES_DONE | DIR_REPORT_COMPLETE;
-        m->chunk = 1;
+        m->chunk = o->chunk + 1;
         m->bytes_done = o->bytes_total;
         m->complete = true;
         return copied(x, o);
@@ -56,9 +68,7 @@ static bool destination_says(struct fm *x,
         m->applied_position = o->from_position;
         return o->active;
     case DIR_STAGE_VALIDATE:
-        m->has = DIR_REPORT_AT_POSITION | DIR_REPORT_ITEMS | DIR_REPORT_CHECKSUM;
-        m->at_position = o->validate_at;
-        m->checksum = CHECKSUM;
+        say_values(m, o, &o->source_says);
         return !o->destination_says.has_values;
     case DIR_STAGE_CUTOVER:
         m->has = DIR_REPORT_APPLIED_POSITION | DIR_REPORT_CHECKSUM;
@@ -72,13 +82,12 @@ static bool destination_says(struct fm *x,
 
 static bool source_says(struct fm *x, const struct dir_operation *o, Cadastre__OperationReport *m)
 {
-    const struct fm_part *p = fm_part_of(x, o->partition);
     switch ((int)o->stage) {
     case DIR_STAGE_SNAPSHOT:
         m->has = DIR_REPORT_SNAPSHOT | DIR_REPORT_POSITION | DIR_REPORT_BYTES_TOTAL;
         m->snapshot = fm_text("s1");
         m->position = 1;
-        m->bytes_total = p != NULL ? fm_part_bytes(p) : 0;
+        m->bytes_total = fm_bytes_of(x, o->partition);
         return true;
     case DIR_STAGE_DUAL_WRITE:
         m->has = DIR_REPORT_ACTIVE | DIR_REPORT_FROM_POSITION;
@@ -86,9 +95,7 @@ static bool source_says(struct fm *x, const struct dir_operation *o, Cadastre__O
         m->from_position = o->position + 1;
         return !o->active;
     case DIR_STAGE_VALIDATE:
-        m->has = DIR_REPORT_AT_POSITION | DIR_REPORT_ITEMS | DIR_REPORT_CHECKSUM;
-        m->at_position = o->validate_at;
-        m->checksum = CHECKSUM;
+        say_values(m, o, &o->destination_says);
         return !o->source_says.has_values;
     case DIR_STAGE_FENCE:
         m->has = DIR_REPORT_FENCED | DIR_REPORT_FINAL_POSITION | DIR_REPORT_CHECKSUM;
@@ -103,6 +110,29 @@ static bool source_says(struct fm *x, const struct dir_operation *o, Cadastre__O
     default:
         return false;
     }
+}
+
+/* All that a keyspace asks of a destination, as passed. */
+struct checks {
+    char names[DIR_CHECKS_MAX][DIR_NAME_MAX + 1];
+    Cadastre__Check of[DIR_CHECKS_MAX], *pointers[DIR_CHECKS_MAX];
+};
+
+static void pass_checks(struct checks *c,
+                        const struct fm *x,
+                        const struct dir_operation *o,
+                        Cadastre__OperationReport *m)
+{
+    const struct dir_keyspace *ks = view_keyspace_by_id(fm_view(x), o->keyspace);
+    for (uint32_t i = 0; ks != NULL && i < ks->rules.check_count; i++) {
+        memcpy(c->names[i], ks->rules.checks[i], sizeof c->names[i]);
+        cadastre__check__init(&c->of[i]);
+        c->of[i].name = c->names[i];
+        c->of[i].ok = true;
+        c->pointers[i] = &c->of[i];
+        m->n_checks = i + 1;
+    }
+    m->checks = c->pointers;
 }
 
 /* One report of either side, if there is one to make. */
@@ -122,6 +152,11 @@ static bool step(struct fm *x, uint64_t id)
         return report(x, &m, s);
     }
     if (d != NULL && d->up && d->session != 0 && destination_says(x, o, d, &m)) {
+        struct checks checks;
+        if (o->stage == DIR_STAGE_PREPARE) {
+            pass_checks(&checks, x, o, &m);
+        }
+        m.warm = true;
         return report(x, &m, d);
     }
     return false;

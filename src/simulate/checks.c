@@ -35,7 +35,8 @@ void fm_check_row(struct fm *x, const struct dir_partition *p)
             }
         }
         const struct fm_node *n = fm_node_of(x, p->replicas[i].node);
-        if (n == NULL || !fm_is_allowed(x, n)) {
+        bool allowed = n != NULL && (x->live != NULL || fm_is_allowed(x, n));
+        if (!allowed) {
             fm_violated(x, "partition %" PRIu64 " has a copy where none may be", p->id);
         }
     }
@@ -57,32 +58,41 @@ static struct dir_budget_limit held(const struct dir_usage *u, int groups)
     return sum;
 }
 
-static void check_usage(struct fm *x, const struct dir_usage *u)
+/* Whether more is taken than may be. */
+static bool check_usage(struct fm *x, const struct dir_usage *u)
 {
     enum dir_budget budget = (enum dir_budget)u->budget;
     struct dir_budget_limit limit = dir_budget_limit(fm_view(x), budget);
     struct dir_budget_limit reserve = dir_budget_reserve(fm_view(x), budget);
     struct dir_budget_limit all = held(u, DIR_USAGE_GROUPS), mine = held(u, DIR_USAGE_RECOVERY);
     bool bytes = budget != DIR_BUDGET_TRANSFER;
-    if (all.moves > limit.moves || (bytes && all.bytes_per_s > limit.bytes_per_s)) {
+    bool over = all.moves > limit.moves || (bytes && all.bytes_per_s > limit.bytes_per_s);
+    if (x->live != NULL) {
+        fm_live_usage(x, u, all);
+    }
+    if (over && !x->settling) {
         fm_violated(x, "budget %s of %" PRIu64 "%s: %" PRIu64 " moves, %" PRIu64 " bytes/s",
                     dir_budget_name(budget), u->node, u->label, all.moves, all.bytes_per_s);
     }
-    if (mine.moves > limit.moves - reserve.moves ||
-        (bytes && mine.bytes_per_s > limit.bytes_per_s - reserve.bytes_per_s)) {
+    bool taken = mine.moves > limit.moves - reserve.moves ||
+                 (bytes && mine.bytes_per_s > limit.bytes_per_s - reserve.bytes_per_s);
+    if (taken && !x->settling) {
         fm_violated(x, "the reserve of budget %s of %" PRIu64 "%s was taken",
                     dir_budget_name(budget), u->node, u->label);
     }
+    return over || taken;
 }
 
 void fm_check_budgets(struct fm *x)
 {
     const struct dir_usage *u;
     struct ptree_iter it;
+    bool over = false;
     ptree_seek(&fm_view(x)->usage, slice_of(NULL, 0), &it);
     for (; (u = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
-        check_usage(x, u);
+        over |= check_usage(x, u);
     }
+    x->settling = x->settling && over;
 }
 
 /* What is to even out loads never goes in and out of one node at once. */

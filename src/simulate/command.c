@@ -70,6 +70,15 @@ struct fm_part *fm_part_of(const struct fm *x, uint64_t id)
     return NULL;
 }
 
+uint64_t fm_bytes_of(const struct fm *x, uint64_t partition)
+{
+    if (x->live != NULL) {
+        return fm_live_bytes(x, partition);
+    }
+    const struct fm_part *p = fm_part_of(x, partition);
+    return p != NULL ? fm_part_bytes(p) : 0;
+}
+
 const struct dir_partition *fm_row(const struct fm *x, const struct fm_part *p)
 {
     uint8_t key[8];
@@ -83,7 +92,7 @@ static bool is_watched(const struct dir_operation *o)
     return o->state == DIR_OPERATION_RUNNING || o->reserved.releasing;
 }
 
-static void watch(struct fm *x, const struct dir_operation *o)
+void fm_watch(struct fm *x, const struct dir_operation *o)
 {
     uint32_t at = 0;
     while (at < x->open_count && x->open[at].id < o->id) {
@@ -118,8 +127,8 @@ on_operation(struct fm *x, const struct dir_operation *was, const struct dir_ope
     if (o == NULL) {
         return; /* an old one made room */
     }
-    watch(x, o);
-    if (was != NULL) {
+    fm_watch(x, o);
+    if (was != NULL && x->live == NULL) {
         fm_moved(x, was, o);
     }
 }
@@ -139,6 +148,9 @@ static void on_rows(struct fm *x, const struct dir_effects *e)
         }
     }
     x->dirty = x->dirty || e->row_count > 0;
+    if (x->live != NULL) {
+        fm_live_rows(x, e);
+    }
     if (budgets) {
         fm_check_budgets(x);
         fm_check_ways(x);

@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One run. For src/simulate/ alone: run.c (setup, the loop), command.c (commands, what each row
  * change means), leader.c (what a leader does over time), agents.c (what nodes report), rounds.c
- * (the planner), windows.c, loads.c (keys), measure.c (what is seen), checks.c (what must hold). */
+ * (the planner), windows.c, loads.c (keys), measure.c (what is seen), checks.c (what must hold).
+ *
+ * Of a live state instead of a scenario: whatif.c (the loop), whatif_begin.c (setup),
+ * whatif_seen.c (what is seen). There the rows are a fork of the directory's, loads are what was
+ * heard, and `part`, `key` & co are not used. */
 #ifndef SIMULATE_INTERNAL_H
 #define SIMULATE_INTERNAL_H
 
 #include "balancer/plan.h"
+#include "directory/budget.h"
 #include "directory/directory.h"
 #include "simulate/simulate.h"
 
 #include <math.h>
 
-/* Virtual time 0 in the directory's log time: no stamp is 0. */
+/* Virtual time 0 of a scenario in the directory's log time: no stamp is 0. */
 #define FM_EPOCH_MS UINT64_C(1000000000)
 /* What one unit of a node's capacity is to the planner, by the smallest node. */
 #define FM_NODE_UNITS ((double)(1 << 24))
@@ -90,11 +95,14 @@ struct fm {
     double *ratios;
     uint32_t ratio_count;
     uint64_t checked_ms;
+    uint64_t epoch_ms; /* log time of virtual time 0 */
+    bool settling; /* more was reserved before the run than its limits let: that is no violation */
+    struct fm_live *live; /* NULL: of a scenario */
 };
 
 static inline uint64_t fm_log_ms(const struct fm *x)
 {
-    return FM_EPOCH_MS + x->now_ms;
+    return x->epoch_ms + x->now_ms;
 }
 static inline const struct dir_view *fm_view(const struct fm *x)
 {
@@ -124,10 +132,13 @@ struct fm_node *fm_node_named(const struct fm *x, const char *name);
 /* Has it each label that copies require? */
 bool fm_is_allowed(const struct fm *x, const struct fm_node *n);
 struct fm_part *fm_part_of(const struct fm *x, uint64_t id);
+uint64_t fm_bytes_of(const struct fm *x, uint64_t partition);
 const struct dir_partition *fm_row(const struct fm *x, const struct fm_part *p);
 /* The model's own of rows: after a tick's commands. */
 void fm_refresh(struct fm *x);
 void fm_register(struct fm *x, struct fm_node *n);
+/* Follows an operation's stages and what it gives back from now on. */
+void fm_watch(struct fm *x, const struct dir_operation *o);
 
 /* leader.c, agents.c, rounds.c */
 void fm_sessions(struct fm *x);
@@ -150,6 +161,11 @@ bool fm_is_held(const struct fm *x);
 void fm_measure(struct fm *x);
 void fm_moved(struct fm *x, const struct dir_operation *before, const struct dir_operation *o);
 void fm_finish(struct fm *x);
+
+/* whatif_seen.c: of a live state, what a command changed. */
+void fm_live_rows(struct fm *x, const struct dir_effects *e);
+uint64_t fm_live_bytes(const struct fm *x, uint64_t partition);
+void fm_live_usage(struct fm *x, const struct dir_usage *u, struct dir_budget_limit all);
 
 /* checks.c */
 void fm_violated(struct fm *x, const char *fmt, ...) PRINTF_LIKE(2, 3);

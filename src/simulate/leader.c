@@ -21,11 +21,18 @@ enum {
 
 /* --- sessions --- */
 
+/* Of a session that runs: each has had its own since it began. */
+static uint64_t lease_of(const struct fm *x, const struct fm_node *node)
+{
+    const struct dir_node *row = view_node_by_id(fm_view(x), node->id);
+    return row != NULL ? row->lease_ms : x->s->lease_ms;
+}
+
 void fm_sessions(struct fm *x)
 {
-    uint64_t lease = x->s->lease_ms, allowance = lease / 100 + 500;
     for (uint32_t n = 0; n < x->node_count; n++) {
         struct fm_node *node = &x->node[n];
+        uint64_t lease = lease_of(x, node), allowance = lease / 100 + 500;
         if (node->up || node->session == 0 || fm_log_ms(x) < node->changed_ms + lease + allowance) {
             continue;
         }
@@ -192,7 +199,6 @@ static bool is_gone(void *arg, const struct dir_node *n)
 static void start_step(struct fm *x, const struct dir_partition *p, const struct repair_step *s)
 {
     const struct fm_node *from = fm_node_of(x, s->from), *to = fm_node_of(x, s->to);
-    const struct fm_part *part = fm_part_of(x, p->id);
     Cadastre__OperationStart m;
     cadastre__operation_start__init(&m);
     m.kind = s->kind;
@@ -204,8 +210,8 @@ static void start_step(struct fm *x, const struct dir_partition *p, const struct
     m.reason = fm_text(s->reason);
     m.has_expect_epoch = true;
     m.expect_epoch = p->epoch;
-    m.has_size_bytes = true;
-    m.size_bytes = fm_part_bytes(part);
+    m.size_bytes = fm_bytes_of(x, p->id);
+    m.has_size_bytes = x->live == NULL || m.size_bytes > 0; /* else nobody has said */
     (void)fm_do(x, CADASTRE__COMMAND__BODY_OPERATION_START, &m);
 }
 
@@ -255,15 +261,29 @@ static void look(struct walk *w, struct repair *r, const struct fm *x, struct di
     }
 }
 
+/* In the order of keys; of a live state in that of ids. */
+static void look_at_all(struct walk *w, struct repair *r, const struct fm *x)
+{
+    uint8_t key[8];
+    struct ptree_iter it;
+    struct dir_partition *p;
+    for (uint32_t i = 0; i < x->part_count && w->count < FOUND_MAX; i++) {
+        look(w, r, x, ptree_get(&fm_view(x)->partitions, ptree_u64_key(x->part[i].id, key)));
+    }
+    ptree_seek(&fm_view(x)->partitions, slice_of(NULL, 0), &it);
+    for (; x->live != NULL && w->count < FOUND_MAX && (p = ptree_iter_get(&it, NULL)) != NULL;
+         ptree_iter_next(&it)) {
+        look(w, r, x, p);
+    }
+}
+
 void fm_recover(struct fm *x)
 {
     struct repair_clock clock = {fm_log_ms(x), is_gone, x};
     struct repair *r = repair_open(fm_view(x), &clock);
     struct walk w = {.found = mem_alloc(FOUND_MAX * sizeof w.found[0])};
-    uint8_t key[8];
-    bool paused = repair_breaker(fm_view(x)).tripped;
-    for (uint32_t i = 0; i < x->part_count && !paused && w.count < FOUND_MAX; i++) {
-        look(&w, r, x, ptree_get(&fm_view(x)->partitions, ptree_u64_key(x->part[i].id, key)));
+    if (!repair_breaker(fm_view(x)).tripped) {
+        look_at_all(&w, r, x);
     }
     repair_close(r);
     for (uint32_t i = 0; i < w.count; i++) {

@@ -535,6 +535,7 @@ simulate_run(const struct scenario *s, uint64_t seed, struct simulate_outcome *r
     *ret = (struct simulate_outcome){.recovered_ms = -1, .drained_ms = -1, .settled_ms = -1};
     *x = (struct fm){.s = s,
                      .out = ret,
+                     .epoch_ms = FM_EPOCH_MS,
                      .random = seed * UINT64_C(0x5851f42d4c957f2d) + 1,
                      .lost_ms = -1,
                      .drain_ms = -1,

@@ -7,7 +7,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent / "tools"), str(HERE.parent / "harness"), str(HERE)]
-from balancing import (FAST, Reporter, balancer, explain, finish, idle_code, operations, owners, prepare, proposal,  # noqa: E402  pylint: disable=wrong-import-position
+from reporters import (FAST, Reporter, balancer, explain, finish, idle_code, operations, owners, prepare, proposal,  # noqa: E402  pylint: disable=wrong-import-position
                        proposals)
 from cluster import Cluster, once, wait_for  # noqa: E402  pylint: disable=wrong-import-position
 from tap import equal, main, test  # noqa: E402  pylint: disable=wrong-import-position

@@ -146,8 +146,26 @@ REQUESTS = [
       "/partitions/0/by/0/requests": COUNT}),
     ("POST", "/v1/keyspaces/ks/partitions/{p}/check", {"node": "n1", "epoch": 1},
      {"/node": NAME, "/epoch": COUNT}),
+    ("POST", "/v1/balancer/simulate",
+     {"hours": 1, "seed": 1,
+      "changes": {"nodes_added": [{"name": "x", "count": 2, "labels": {"zone": "a"}, "capacity": {"cpu": 4}}],
+                  "nodes_lost": ["n1"], "nodes_drained": ["n2"], "zone_lost": "a",
+                  "load_scaled": [{"keyspace": "ks", "factor_ppm": 1}],
+                  "policy": {"mode": "off", "thresholds": {"high_ppm": 100000}, "budgets": {"source": {"moves": 1}}}}},
+     {"/hours": POSITIVE, "/seed": COUNT, "/changes": OBJECT, "/changes/nodes_added": {"array"},
+      "/changes/nodes_added/0": NAME, "/changes/nodes_added/0/name": NAME, "/changes/nodes_added/0/count": POSITIVE,
+      "/changes/nodes_added/0/labels": OBJECT, "/changes/nodes_added/0/labels/zone": {"text"},
+      "/changes/nodes_added/0/capacity": OBJECT, "/changes/nodes_added/0/capacity/cpu": COUNT,
+      "/changes/nodes_lost": {"array"}, "/changes/nodes_lost/0": NAME, "/changes/nodes_drained": {"array"},
+      "/changes/nodes_drained/0": NAME, "/changes/zone_lost": {"text"}, "/changes/load_scaled": {"array"},
+      "/changes/load_scaled/0": NAME, "/changes/load_scaled/0/keyspace": NAME,
+      "/changes/load_scaled/0/factor_ppm": COUNT, "/changes/policy": OBJECT,
+      "/changes/policy/mode": {"null"}, "/changes/policy/thresholds": OBJECT | {"null"},
+      "/changes/policy/thresholds/high_ppm": COUNT | {"null"}, "/changes/policy/budgets": OBJECT,
+      "/changes/policy/budgets/source": OBJECT | {"null"},
+      "/changes/policy/budgets/source/moves": COUNT | {"null"}}),
 ]
-ASKS = ("/routes", "/validate", "/check")
+ASKS = ("/routes", "/validate", "/check", "/simulate")
 
 
 def steps(pointer):

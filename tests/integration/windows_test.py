@@ -7,7 +7,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent / "tools"), str(HERE.parent / "harness"), str(HERE)]
-from balancing import (Reporter, balancer, finish, idle_code, operations, owners, prepare, proposal, proposals)  # noqa: E402  pylint: disable=wrong-import-position
+from reporters import (Reporter, balancer, finish, idle_code, operations, owners, prepare, proposal, proposals)  # noqa: E402  pylint: disable=wrong-import-position
 from cluster import Cluster, once, wait_for  # noqa: E402  pylint: disable=wrong-import-position
 from copies import replication  # noqa: E402  pylint: disable=wrong-import-position
 from tap import equal, main, test  # noqa: E402  pylint: disable=wrong-import-position

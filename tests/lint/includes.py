@@ -20,9 +20,14 @@ CROSSING = {
     ("control", "raft/replica.h"),
     ("api", "raft/replica.h"),
     ("simulate", "control/admission.h"),
+    ("simulate", "control/balancer.h"),
+    ("simulate", "control/fleet.h"),
+    ("api", "simulate/whatif.h"),
     ("simulate", "control/windows.h"),
     ("cli", "simulate/simulate.h"),
     ("cli", "balancer/plan.h"),
+    ("cli", "simulate/saved.h"),
+    ("cli", "api/whatif_json.h"),
 }
 # A library that only some files may know.
 LIBRARIES = {
