@@ -4,6 +4,7 @@
 
 #include "api/repair_json.h"
 #include "api/task_json.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/parse.h"
 
@@ -93,17 +94,28 @@ static void put_lease(struct buf *b, const struct dir_node *n, uint64_t left_ms)
     }
 }
 
+static void put_distrust(struct buf *b, const struct dir_settings *s, const struct dir_node *n)
+{
+    uint64_t until_ms = view_node_distrusted_until(s, n);
+    buf_printf(b, ",\"lapses\":%u,\"distrusted_until\":", n->lapses);
+    if (until_ms > clock_wall_ms()) {
+        json_put_time(b, until_ms);
+    } else {
+        buf_put_str(b, "null");
+    }
+}
+
 /* `counts` NULL: only the total is said. */
 static void put_node_open(struct exchange *x,
                           const struct dir_node *n,
-                          uint64_t heartbeat_ms,
+                          const struct dir_settings *settings,
                           const struct role_counts *counts)
 {
     static const char *const states[] = {"up", "suspect", "down"};
     struct buf *b = exchange_out(x);
     uint64_t left_ms;
     enum control_node_state state =
-        control_node_state(exchange_api(x)->control, n, heartbeat_ms, &left_ms);
+        control_node_state(exchange_api(x)->control, n, settings->heartbeat_ms, &left_ms);
     buf_printf(b, "{\"node\":\"%s\",\"address\":", n->name);
     json_put_cstring(b, n->address);
     buf_printf(b, ",\"state\":\"%s\",\"scheduling\":\"%s\",\"lease\":", states[state],
@@ -113,6 +125,7 @@ static void put_node_open(struct exchange *x,
     put_labels(b, n->tags, n->label_count, false);
     buf_put_str(b, ",\"capacity\":");
     put_labels(b, dir_node_capacity(n), n->capacity_count, true);
+    put_distrust(b, settings, n);
     buf_printf(b, ",\"session\":%" PRIu64 ",\"partitions\":{\"total\":%" PRIu64, n->session,
                n->partition_count);
     if (counts != NULL) {
@@ -136,7 +149,7 @@ static void get_one(struct exchange *x, const struct dir_view *v)
     }
     counts.node = n->id;
     counted = count_roles(v, &counts, 1);
-    put_node_open(x, n, v->settings.heartbeat_ms, counted ? &counts : NULL);
+    put_node_open(x, n, &v->settings, counted ? &counts : NULL);
     repair_json_put_drain(out, v, n);
     load_put_node(out, control_loads(exchange_api(x)->control), v, n, true);
     buf_printf(out, ",\"revision\":%" PRIu64 "}", v->revision);
@@ -169,7 +182,7 @@ static void put_page(struct exchange *x, struct listing *l)
         if (i > 0) {
             buf_put_u8(out, ',');
         }
-        put_node_open(x, n, l->view->settings.heartbeat_ms,
+        put_node_open(x, n, &l->view->settings,
                       counted ? count_find(counts, l->count, n->id) : NULL);
         load_put_node(out, control_loads(exchange_api(x)->control), l->view, n, false);
         buf_put_u8(out, '}');
@@ -448,9 +461,8 @@ render_scheduling(struct exchange *x, const struct mutation *m, const struct dir
         render_revision(x, m, r);
         return;
     }
-    uint64_t heartbeat_ms = view_enter(api_slot(x))->settings.heartbeat_ms;
+    put_node_open(x, r->node, &view_enter(api_slot(x))->settings, NULL);
     view_leave();
-    put_node_open(x, r->node, heartbeat_ms, NULL);
     buf_printf(exchange_out(x), ",\"revision\":%" PRIu64 "}", r->revision);
     exchange_reply(x, 200, NULL);
 }

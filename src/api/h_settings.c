@@ -17,9 +17,10 @@ static void put_settings(struct buf *b, const struct dir_settings *s)
     buf_printf(b,
                ",\"stage_timeout_ms\":%" PRIu64 ",\"dual_write_max_ms\":%" PRIu64
                ",\"fence_max_ms\":%" PRIu64 ",\"validation_window_ms\":%" PRIu64
-               ",\"cutover_lag_bytes\":%" PRIu64 ",\"recovery_delay_ms\":%" PRIu64,
+               ",\"cutover_lag_bytes\":%" PRIu64 ",\"recovery_delay_ms\":%" PRIu64
+               ",\"distrust_ms\":%" PRIu64,
                s->stage_timeout_ms, s->dual_write_max_ms, s->fence_max_ms, s->validation_window_ms,
-               s->cutover_lag_bytes, s->recovery_delay_ms);
+               s->cutover_lag_bytes, s->recovery_delay_ms, s->distrust_ms);
 }
 
 static void get_settings(struct exchange *x, const struct dir_view *v)
@@ -61,6 +62,7 @@ void h_settings_patch(struct exchange *x)
     take(m, "validation_window_ms", &p->has_validation_window_ms, &p->validation_window_ms);
     take(m, "cutover_lag_bytes", &p->has_cutover_lag_bytes, &p->cutover_lag_bytes);
     take(m, "recovery_delay_ms", &p->has_recovery_delay_ms, &p->recovery_delay_ms);
+    take(m, "distrust_ms", &p->has_distrust_ms, &p->distrust_ms);
     take(m, "dedupe_retention_ms", &p->has_dedupe_retention_ms, &p->dedupe_retention_ms);
     if (!mutation_close(x, m)) {
         return;

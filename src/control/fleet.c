@@ -262,7 +262,7 @@ static uint32_t label_id(const struct dir_node *n, const char *label)
     return value[0] == '\0' ? 0 : (uint32_t)hash_xxh3_64(value, strlen(value)) | 1;
 }
 
-static uint8_t state_of(const struct dir_node *n)
+static uint8_t state_of(const struct fleet_input *in, const struct dir_node *n)
 {
     if (!is_alive(n)) {
         return BAL_DEAD;
@@ -270,8 +270,10 @@ static uint8_t state_of(const struct dir_node *n)
     if (n->scheduling == DIR_DRAINING) {
         return BAL_DRAINING;
     }
-    /* Nobody copies to a node without an agent. */
-    return n->scheduling != DIR_OPEN || n->is_static ? BAL_CORDONED : BAL_ELIGIBLE;
+    /* Nobody copies to a node without an agent, nor should to one that comes and goes. */
+    bool closed = n->scheduling != DIR_OPEN || n->is_static;
+    return closed || view_node_distrusted_until(&in->view->settings, n) > in->log_ms ? BAL_CORDONED
+                                                                                     : BAL_ELIGIBLE;
 }
 
 /* What a node bears when no capacity is said: twice the mean. */
@@ -296,7 +298,7 @@ static enum err_code add_node(struct building *b, const struct dir_node *n, uint
                               .zone = label_id(n, "zone"),
                               .rack = label_id(n, "rack"),
                               .device = label_id(n, "device"),
-                              .state = state_of(n),
+                              .state = state_of(b->in, n),
                               .stalled = is_stalled(b, n),
                               .state_since_ms = n->ended_ms != 0 ? n->ended_ms : n->scheduling_ms};
     for (unsigned r = 0; r < BAL_RESOURCES; r++) {

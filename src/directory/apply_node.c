@@ -175,6 +175,8 @@ static enum err_code put_known(struct apply *a, const struct dir_node *old, stru
         next->lost = old->lost;
         next->scheduling = old->scheduling;
         next->scheduling_ms = old->scheduling_ms;
+        next->lapses = old->lapses;
+        next->lapsed_ms = old->lapsed_ms;
         next->created = old->created;
         next->partition_count = old->partition_count;
         next->ended_session = old->ended_session;
@@ -253,6 +255,8 @@ static enum err_code put_session(struct apply *a, const struct dir_node *old, st
         next->lease_ms = next->is_static ? 0 : (uint32_t)a->s->settings.lease_ms;
         next->scheduling = old->scheduling;
         next->scheduling_ms = old->scheduling_ms;
+        next->lapses = old->lapses;
+        next->lapsed_ms = old->lapsed_ms;
         next->created = old->created;
         next->partition_count = old->partition_count;
         next->route_revision = d.routes ? a->rev : old->route_revision;

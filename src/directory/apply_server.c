@@ -212,6 +212,9 @@ static const char *wrong_movement(const struct dir_settings *s)
     if (!in_range(s->recovery_delay_ms, 0, RETENTION_MS_MAX)) {
         return "/recovery_delay_ms";
     }
+    if (!in_range(s->distrust_ms, 0, DIR_DISTRUST_MAX_MS)) {
+        return "/distrust_ms";
+    }
     return in_range(s->cutover_lag_bytes, 0, DIR_REVISION_MAX) ? NULL : "/cutover_lag_bytes";
 }
 
@@ -231,6 +234,7 @@ enum err_code apply_settings_patch(struct apply *a)
     X(validation_window_ms)
     X(cutover_lag_bytes)
     X(recovery_delay_ms)
+    X(distrust_ms)
 #undef X
     const char *pointer = NULL;
     if (!in_range(next.history_retention_ms, RETENTION_MS_MIN, RETENTION_MS_MAX)) {

@@ -27,13 +27,33 @@ static void release_all(struct apply *a, const struct dir_node *n, const struct 
     parts_close(&held);
 }
 
+static void note_lapse(const struct apply *a, struct dir_node *n)
+{
+    bool soon = n->lapsed_ms != 0 && a->s->time_ms - n->lapsed_ms < DIR_LAPSES_FORGOTTEN_MS;
+    n->lapses = !soon ? 1 : n->lapses < DIR_LAPSES_MAX ? n->lapses + 1 : DIR_LAPSES_MAX;
+    n->lapsed_ms = a->s->time_ms;
+}
+
 /* The node's row first: to whom a grant may go depends on it. */
-static const struct dir_node *end_present(struct apply *a, const struct dir_node *n)
+static const struct dir_node *end_present(struct apply *a, const struct dir_node *n, bool lapsed)
 {
     struct dir_node *next = row_copy(n, dir_node_size(n));
     next->ended = true;
     next->ended_ms = a->s->time_ms;
+    if (lapsed) {
+        note_lapse(a, next);
+    }
     next->mod_revision = next->task_revision = a->rev;
+    apply_put(a, next);
+    return next;
+}
+
+/* It came back before that one had lapsed, with nothing to prove that it had ended. */
+static const struct dir_node *end_older(struct apply *a, const struct dir_node *n)
+{
+    struct dir_node *next = row_copy(n, dir_node_size(n));
+    note_lapse(a, next);
+    next->mod_revision = a->rev;
     apply_put(a, next);
     return next;
 }
@@ -70,10 +90,11 @@ enum err_code apply_session_end(struct apply *a)
         if (n->ended) {
             return ERR_OK; /* it ended before: saying so again is fine */
         }
-        n = end_present(a, n);
+        n = end_present(a, n, !m->released);
         a->changed = true;
     } else if (m->session == n->ended_session && !m->released) {
         e.from = 1; /* the older ones lapsed before it */
+        n = end_older(a, n);
         a->changed = true;
     } else if (!m->released || n->ended_session == 0) {
         return ERR_OK;

@@ -380,6 +380,9 @@ static void check_sessions(struct checker *c, const struct dir_node *n)
         (n->ended_ms != 0 && !n->ended)) {
         wrong(c, "node %s: its session ended, or its scheduling changed, at another time", n->name);
     }
+    if (n->lapsed_ms > c->v->time_ms || (n->lapses == 0) != (n->lapsed_ms == 0)) {
+        wrong(c, "node %s: it lapsed %u times, and at another time", n->name, n->lapses);
+    }
     if (n->is_static ? n->lease_ms != 0 || n->ended : n->lease_ms == 0) {
         wrong(c, "node %s: its lease of %" PRIu32 " ms is not that of its kind", n->name,
               n->lease_ms);

@@ -10,6 +10,15 @@ bool view_node_is_live(const struct dir_node *n)
     return n != NULL && !n->lost && (n->is_static || !n->ended);
 }
 
+uint64_t view_node_distrusted_until(const struct dir_settings *s, const struct dir_node *n)
+{
+    if (n->lapses < 2 || s->distrust_ms == 0) {
+        return 0;
+    }
+    uint64_t ms = s->distrust_ms << (n->lapses - 2);
+    return n->lapsed_ms + (ms < DIR_DISTRUST_MAX_MS ? ms : DIR_DISTRUST_MAX_MS);
+}
+
 bool grant_is_leased(const struct dir_view *s, const struct dir_partition *p)
 {
     const struct dir_node *owner = view_primary(s, p);
@@ -89,16 +98,22 @@ static void grant_to_nobody(struct apply *a, const struct dir_partition *p, bool
     put_version(a, &like, &arrays);
 }
 
-/* The first replica that has every acknowledged write and can be granted something, or -1. */
+/* The first replica that has every acknowledged write and can be granted something, rather of a
+ * node that stays; or -1. */
 static int heir(const struct apply *a, const struct dir_partition *p)
 {
+    int distrusted = -1;
     for (int i = 0; i < p->replica_count; i++) {
-        if (p->replicas[i].role == DIR_ROLE_SYNC &&
-            view_node_is_live(view_node_by_id(a->s, p->replicas[i].node))) {
+        const struct dir_node *n = view_node_by_id(a->s, p->replicas[i].node);
+        if (p->replicas[i].role != DIR_ROLE_SYNC || !view_node_is_live(n)) {
+            continue;
+        }
+        if (view_node_distrusted_until(&a->s->settings, n) <= a->s->time_ms) {
             return i;
         }
+        distrusted = distrusted < 0 ? i : distrusted;
     }
-    return -1;
+    return distrusted;
 }
 
 /* As the state has it now: an operation may have changed it in this very command. */

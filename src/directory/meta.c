@@ -9,7 +9,7 @@
 enum {
     CLUSTER_SIZE = 32,
     BUDGETS = 2 * DIR_BUDGETS + 2,
-    SCALARS = 16 + BUDGETS + 2 * DIR_MARKS_MAX,
+    SCALARS = 17 + BUDGETS + 2 * DIR_MARKS_MAX,
     META_SIZE = CLUSTER_SIZE + 8 * SCALARS
 };
 
@@ -50,6 +50,7 @@ void dir_meta_encode(const struct dir_view_meta *m, struct buf *out)
     put(out, m->settings.validation_window_ms);
     put(out, m->settings.cutover_lag_bytes);
     put(out, m->settings.recovery_delay_ms);
+    put(out, m->settings.distrust_ms);
     put_budgets(out, &m->settings.budgets);
     for (int i = 0; i < DIR_MARKS_MAX; i++) {
         put(out, m->marks[i].at_ms);
@@ -101,6 +102,7 @@ enum err_code dir_meta_decode(struct slice bytes, struct dir_view_meta *ret_meta
     m.settings.validation_window_ms = get(&at);
     m.settings.cutover_lag_bytes = get(&at);
     m.settings.recovery_delay_ms = get(&at);
+    m.settings.distrust_ms = get(&at);
     get_budgets(&at, &m.settings.budgets);
     for (int i = 0; i < DIR_MARKS_MAX; i++) {
         m.marks[i].at_ms = get(&at);

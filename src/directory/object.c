@@ -302,6 +302,8 @@ static void put_node(struct buf *b, const struct dir_node *n)
     buf_put_u8(b, n->scheduling);
     wire_put_u64(b, n->scheduling_ms);
     wire_put_u64(b, n->ended_ms);
+    buf_put_u8(b, n->lapses);
+    wire_put_u64(b, n->lapsed_ms);
     wire_put_u32(b, n->lease_ms);
     wire_put_u64(b, n->ended_session);
     wire_put_u32(b, n->ended_lease_ms);
@@ -327,6 +329,8 @@ static void *get_node(struct wire_reader *r)
     n->scheduling = wire_enum(r, DIR_OPEN, DIR_QUARANTINED, "the scheduling is unknown");
     n->scheduling_ms = wire_u64(r);
     n->ended_ms = wire_u64(r);
+    n->lapses = wire_enum(r, 0, DIR_LAPSES_MAX, "its lapses are too many");
+    n->lapsed_ms = wire_u64(r);
     n->lease_ms = wire_u32(r);
     n->ended_session = wire_u64(r);
     n->ended_lease_ms = wire_u32(r);

@@ -15,6 +15,7 @@
 struct candidate {
     const char *spread; /* borrowed from the node, which outlives the command */
     uint64_t node, load;
+    bool distrusted;
     uint32_t order; /* by name */
     uint32_t group;
 };
@@ -77,6 +78,9 @@ bool place_equal(const struct dir_placement *a, const struct dir_placement *b)
 static bool candidate_less(const struct placer *p, uint32_t x, uint32_t y)
 {
     const struct candidate *a = &p->candidates[x], *b = &p->candidates[y];
+    if (a->distrusted != b->distrusted) {
+        return b->distrusted;
+    }
     return a->load != b->load ? a->load < b->load : a->order < b->order;
 }
 
@@ -160,6 +164,7 @@ static void gather(struct placer *p)
         p->candidates[p->candidate_count++] = (struct candidate){
             .spread = p->placement.spread[0] != '\0' ? place_label(n, p->placement.spread) : "",
             .node = n->id,
+            .distrusted = view_node_distrusted_until(&s->settings, n) > s->time_ms,
             .load = (uint64_t)((int64_t)n->partition_count + counts_get(&p->a->counts, n->id)),
             .order = order,
         };

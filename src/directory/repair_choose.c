@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where a copy goes: to a node that the hard rules allow, of a spread value that no other copy has
- * while there is one, with the fewest copies (those on their way included), ties by name. */
+ * while there is one, rather to one that does not lapse again and again, with the fewest copies
+ * (those on their way included), ties by name. */
 #include "base/mem.h"
 #include "directory/repair_internal.h"
 
@@ -107,16 +108,18 @@ static bool is_candidate(struct choice *c, const struct repair_spot *s)
 
 /* What speaks against it, the worst first. */
 struct rank {
-    bool crowds, avoided;
+    bool crowds, distrusted, avoided;
     uint64_t load;
     uint32_t order;
 };
 
-static struct rank rank_of(const struct choice *c, const struct repair_spot *s)
+static struct rank
+rank_of(const struct repair *r, const struct choice *c, const struct repair_spot *s)
 {
     const char *spread = c->t->ks->placement.spread;
     return (struct rank){
         .crowds = spread[0] != '\0' && is_used(c->t, c->leaving, place_label(s->node, spread)),
+        .distrusted = view_node_distrusted_until(&r->v->settings, s->node) > r->clock.now_ms,
         .avoided = s->node->id == c->avoid,
         .load = repair_load(s),
         .order = s->order,
@@ -127,6 +130,9 @@ static bool is_better(const struct rank *a, const struct rank *b)
 {
     if (a->crowds != b->crowds) {
         return b->crowds;
+    }
+    if (a->distrusted != b->distrusted) {
+        return b->distrusted;
     }
     if (a->avoided != b->avoided) {
         return b->avoided;
@@ -144,7 +150,7 @@ static struct repair_spot *best_of(struct repair *r, struct choice *c, struct ra
         if (s->node == NULL || !is_candidate(c, s) || is_passed(c, s->node->id)) {
             continue;
         }
-        struct rank rank = rank_of(c, s);
+        struct rank rank = rank_of(r, c, s);
         if (best == NULL || is_better(&rank, ret_rank)) {
             best = s;
             *ret_rank = rank;

@@ -24,6 +24,7 @@ void state_init(struct dir_view *s)
     s->settings.validation_window_ms = 600000;
     s->settings.cutover_lag_bytes = 1 << 20;
     s->settings.recovery_delay_ms = 300000;
+    s->settings.distrust_ms = 30000;
     dir_budget_defaults(&s->settings.budgets);
     hash128_add(&s->hash, state_scalar_hash(s));
 }

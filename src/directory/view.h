@@ -26,6 +26,7 @@ struct dir_settings {
     uint64_t cutover_lag_bytes;    /* default 1 MiB */
     uint64_t recovery_delay_ms;    /* how long a node may be away before its copies are made anew,
                                       default 300 000 */
+    uint64_t distrust_ms;          /* see "Distrust"; default 30 000 */
     struct dir_budgets budgets;    /* defaults: dir_budget_defaults() */
 };
 
@@ -131,6 +132,14 @@ void view_node_partitions(const struct dir_view *v,
 /* Has a session that may be granted something: a static node, or one that has not lapsed or been
  * given up. */
 bool view_node_is_live(const struct dir_node *n);
+
+/* Distrust: a node that lapsed once may have been restarted; from the second time in an hour on
+ * nothing goes to it where there is another one: for settings.distrust_ms, and each time for twice
+ * as long. */
+enum { DIR_LAPSES_MAX = 16, DIR_LAPSES_FORGOTTEN_MS = 3600000, DIR_DISTRUST_MAX_MS = 3600000 };
+
+/* Until when, in log time, it is distrusted; 0: it is not. */
+uint64_t view_node_distrusted_until(const struct dir_settings *s, const struct dir_node *n);
 
 /* The primary's node, or NULL when it has none. */
 const struct dir_node *view_primary(const struct dir_view *v, const struct dir_partition *p);

@@ -125,8 +125,8 @@ REQUESTS = [
      {"/node": NAME, "/session": POSITIVE, "/attempt": POSITIVE, "/stage": NAME, "/seq": POSITIVE, "/ready": FLAG,
       "/refused": {"text"}, "/checks": OBJECT, "/free_bytes": COUNT, "/checksum": NAME, "/ranges": {"array", "nested"},
       "/indexes": OBJECT | {"members"}, "/expect_revision": COUNT}),
-    ("PATCH", "/v1/cluster/settings", {"recovery_delay_ms": 1, "fence_max_ms": 1, "expect_revision": 1},
-     {"/recovery_delay_ms": COUNT, "/fence_max_ms": COUNT, "/expect_revision": COUNT}),
+    ("PATCH", "/v1/cluster/settings", {"recovery_delay_ms": 1, "distrust_ms": 1, "fence_max_ms": 1, "expect_revision": 1},
+     {"/recovery_delay_ms": COUNT, "/distrust_ms": COUNT, "/fence_max_ms": COUNT, "/expect_revision": COUNT}),
     # These change nothing even when right.
     ("POST", "/v1/keyspaces/ks/routes", {"keys": ["a", "b"]}, {"/keys": {"array"}, "/keys/1": {"empty", "text"}}),
     ("POST", "/v1/keyspaces/ks/validate", {"routes": [{"partition": 1, "epoch": 1, "mod_revision": 1}]},

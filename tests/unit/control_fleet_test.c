@@ -281,6 +281,43 @@ static void a_split_is_remembered(void)
     end();
 }
 
+static uint8_t state_of(const char *name)
+{
+    return f.node[bal_fleet_node(&f, node_id(name))].state;
+}
+
+static void who_comes_and_goes_gets_nothing(void)
+{
+    begin();
+    for (int i = 0; i < 2; i++) {
+        build(NULL, 0);
+        CHECK_U64(state_of("n2"), BAL_ELIGIBLE); /* once is nothing */
+        (void)agent_end(&w, "n2", agent_node(&w, "n2")->session, false);
+        (void)agent_put(&w, "n2", 0);
+    }
+    build(NULL, 0);
+    CHECK_U64(state_of("n2"), BAL_CORDONED);
+    w.time_ms += 30000;
+    (void)agent_put(&w, "n4", 0); /* log time goes on */
+    build(NULL, 0);
+    CHECK_U64(state_of("n2"), BAL_ELIGIBLE);
+    Cadastre__SettingsPatch m;
+    cadastre__settings_patch__init(&m);
+    m.has_distrust_ms = true;
+    m.distrust_ms = 3600000;
+    CHECK_U64(world_do(&w, CADASTRE__COMMAND__BODY_SETTINGS_PATCH, &m)->err.code, ERR_OK);
+    build(NULL, 0);
+    CHECK_U64(state_of("n2"), BAL_CORDONED);
+    m.distrust_ms = 3600001;
+    CHECK_STR(world_do(&w, CADASTRE__COMMAND__BODY_SETTINGS_PATCH, &m)->err.pointer,
+              "/distrust_ms");
+    m.distrust_ms = 0;
+    (void)world_do(&w, CADASTRE__COMMAND__BODY_SETTINGS_PATCH, &m);
+    build(NULL, 0);
+    CHECK_U64(state_of("n2"), BAL_ELIGIBLE);
+    end();
+}
+
 static void settings_make_sense_to_the_planner(void)
 {
     struct dir_balancer row;
@@ -320,6 +357,7 @@ int main(void)
     RUN(an_operation_counts_at_its_destination);
     RUN(a_late_report_does_not_bring_the_load_back);
     RUN(a_split_is_remembered);
+    RUN(who_comes_and_goes_gets_nothing);
     RUN(settings_make_sense_to_the_planner);
     return tap_done();
 }

@@ -155,6 +155,43 @@ static void a_copy_that_is_lost_is_made_anew(void)
     close_world();
 }
 
+static void flap(const char *name)
+{
+    for (int i = 0; i < 2; i++) {
+        end(name);
+        (void)agent_put(&w, name, 0);
+    }
+}
+
+static void who_comes_and_goes_gets_nothing_while_there_is_another(void)
+{
+    open_world(2, 2, &pair);
+    flap("n3");
+    end("n2");
+    gone_names = "n2";
+    struct repair_step s = next();
+    expect(&s, DIR_OPERATION_ADD_REPLICA, "", "n4", DIR_CLASS_LAST_COPY);
+    flap("n4");
+    flap("n4");
+    end("n3");
+    gone_names = "n2 n3";
+    s = next();
+    expect(&s, DIR_OPERATION_ADD_REPLICA, "", "n4",
+           DIR_CLASS_LAST_COPY); /* rather than to nobody */
+    (void)agent_put(&w, "n3", 0);
+    gone_names = "n2";
+    w.time_ms += 120001; /* n3's distrust after three, not n4's after four: both are over */
+    s = next();
+    expect(&s, DIR_OPERATION_ADD_REPLICA, "", "n3", DIR_CLASS_LAST_COPY);
+    const struct dir_result *r = world_hash(&w, "later", 8);
+    CHECK_U64(r->err.code, ERR_OK);
+    flap("n3");
+    uint64_t before = agent_node(&w, "n3")->partition_count;
+    CHECK_U64(world_hash(&w, "latest", 8)->err.code, ERR_OK);
+    CHECK_U64(agent_node(&w, "n3")->partition_count, before);
+    close_world();
+}
+
 static void the_last_copies_are_the_most_urgent(void)
 {
     const struct moves_wish three = {
@@ -565,6 +602,7 @@ static void many_away_at_once_are_waited_for(void)
 int main(void)
 {
     RUN(a_copy_that_is_lost_is_made_anew);
+    RUN(who_comes_and_goes_gets_nothing_while_there_is_another);
     RUN(the_last_copies_are_the_most_urgent);
     RUN(a_copy_that_may_catch_up_is_waited_for);
     RUN(the_time_of_a_loss_is_kept);

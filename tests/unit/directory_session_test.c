@@ -94,6 +94,54 @@ static void live_sync_replicas_stay_so_under_a_new_primary(void)
     close_world();
 }
 
+static void distrust_grows_with_each_lapse(void)
+{
+    static const uint64_t until_s[] = {0, 30, 60, 120};
+    open_world(3, 2);
+    for (int i = 0; i < 4; i++) {
+        (void)agent_end(&w, "n2", session_of("n2"), false);
+        const struct dir_node *n = agent_node(&w, "n2");
+        CHECK_U64(n->lapses, (uint64_t)i + 1);
+        CHECK_U64(n->lapsed_ms, world_state(&w)->time_ms);
+        CHECK_U64(view_node_distrusted_until(&world_state(&w)->settings, n),
+                  until_s[i] != 0 ? n->lapsed_ms + until_s[i] * 1000 : 0);
+        (void)agent_put(&w, "n2", 0);
+        CHECK_U64(agent_node(&w, "n2")->lapses, (uint64_t)i + 1); /* coming back mends nothing */
+        w.time_ms += 1000;
+    }
+    (void)agent_end(&w, "n2", session_of("n2"), true); /* what is given up did not lapse */
+    CHECK_U64(agent_node(&w, "n2")->lapses, 4);
+    (void)agent_put(&w, "n2", 0);
+    for (int i = 0; i < 20; i++) {
+        (void)agent_end(&w, "n2", session_of("n2"), false);
+        (void)agent_put(&w, "n2", 0);
+    }
+    CHECK_U64(agent_node(&w, "n2")->lapses, DIR_LAPSES_MAX);
+    CHECK_U64(view_node_distrusted_until(&world_state(&w)->settings, agent_node(&w, "n2")),
+              agent_node(&w, "n2")->lapsed_ms + DIR_DISTRUST_MAX_MS);
+    w.time_ms += DIR_LAPSES_FORGOTTEN_MS;
+    (void)agent_end(&w, "n2", session_of("n2"), false);
+    CHECK_U64(agent_node(&w, "n2")->lapses, 1);
+    close_world();
+}
+
+static void who_stays_is_preferred(void)
+{
+    open_world(3, 2);
+    for (int i = 0; i < 2; i++) {
+        (void)agent_end(&w, "n2", session_of("n2"), false);
+        (void)agent_put(&w, "n2", 0);
+    }
+    CHECK(role_on("n2") == DIR_ROLE_SYNC && role_on("n3") == DIR_ROLE_SYNC);
+    CHECK(partition_copy_on(part(), agent_node(&w, "n2")->id) <
+          partition_copy_on(part(), agent_node(&w, "n3")->id));
+    (void)agent_end(&w, "n1", session_of("n1"), false);
+    CHECK_STR(primary(), "n3");
+    (void)agent_end(&w, "n3", session_of("n3"), false);
+    CHECK_STR(primary(), "n2"); /* rather than nobody */
+    close_world();
+}
+
 static void a_lapse_without_a_replica_leaves_nobody(void)
 {
     open_world(2, 0);
@@ -447,6 +495,8 @@ int main(void)
     RUN(a_registration_begins_a_session);
     RUN(a_lapse_fails_over_to_a_live_sync_replica);
     RUN(live_sync_replicas_stay_so_under_a_new_primary);
+    RUN(distrust_grows_with_each_lapse);
+    RUN(who_stays_is_preferred);
     RUN(a_lapse_without_a_replica_leaves_nobody);
     RUN(the_first_sync_replica_to_come_back_takes_over);
     RUN(ended_is_not_released);
