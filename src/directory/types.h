@@ -240,9 +240,8 @@ struct dir_node {
     uint64_t ended_ms;       /* log time when the present session ended; 0: it has not */
     bool lost;          /* declared lost for good (?force=true), kept while something names it */
     uint8_t scheduling; /* enum dir_scheduling */
-    uint64_t scheduling_ms; /* log time since when */
     uint8_t lapses; /* of its sessions, each soon after the one before; at most DIR_LAPSES_MAX */
-    uint64_t lapsed_ms; /* log time of the last one; 0: none */
+    uint64_t scheduling_ms, lapsed_ms; /* log time since when; of the last lapse, 0: none */
     uint32_t label_count, capacity_count;
     dir_rev created, mod_revision;
     dir_rev route_revision;   /* when something a route shows (the address) last changed */
