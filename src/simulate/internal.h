@@ -126,7 +126,6 @@ void fm_sample_keys(struct fm *x, struct fm_part *p);
 enum err_code fm_do(struct fm *x, Cadastre__Command__BodyCase which, void *body);
 /* As above, and nothing is sent that would be refused. */
 bool fm_try(struct fm *x, Cadastre__Command__BodyCase which, void *body);
-char *fm_text(const char *text); /* for a message that only borrows it */
 struct fm_node *fm_node_of(const struct fm *x, uint64_t id);
 struct fm_node *fm_node_named(const struct fm *x, const char *name);
 /* Has it each label that copies require? */

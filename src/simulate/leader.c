@@ -203,11 +203,11 @@ static void start_step(struct fm *x, const struct dir_partition *p, const struct
     cadastre__operation_start__init(&m);
     m.kind = s->kind;
     m.partition = p->id;
-    m.from = fm_text(from != NULL ? from->name : "");
-    m.to = fm_text(to != NULL ? to->name : "");
+    m.from = text_lent(from != NULL ? from->name : "");
+    m.to = text_lent(to != NULL ? to->name : "");
     m.role = s->role;
     m.class_ = s->class_of;
-    m.reason = fm_text(s->reason);
+    m.reason = text_lent(s->reason);
     m.has_expect_epoch = true;
     m.expect_epoch = p->epoch;
     m.size_bytes = fm_bytes_of(x, p->id);
@@ -221,7 +221,7 @@ static void abort_moot(struct fm *x, uint64_t operation)
     cadastre__operation_verb__init(&m);
     m.operation = operation;
     m.verb = CADASTRE__OPERATION_VERB_KIND__ABORT;
-    m.reason = fm_text("it is not needed any more");
+    m.reason = text_lent("it is not needed any more");
     (void)fm_do(x, CADASTRE__COMMAND__BODY_OPERATION_VERB, &m);
 }
 

@@ -196,7 +196,7 @@ static void schedule(struct fm *x, const struct fm_node *n, Cadastre__Scheduling
 {
     Cadastre__NodeScheduling m;
     cadastre__node_scheduling__init(&m);
-    m.node = fm_text(n->name);
+    m.node = text_lent(n->name);
     m.verb = verb;
     enum err_code code = fm_do(x, CADASTRE__COMMAND__BODY_NODE_SCHEDULING, &m);
     ASSERT(code == ERR_OK);
@@ -230,16 +230,16 @@ static enum err_code create_keyspace(struct fm *x, struct err *e)
     Cadastre__Label require[SCENARIO_LABELS_MAX], *pointers[SCENARIO_LABELS_MAX];
     cadastre__keyspace_create__init(&m);
     cadastre__placement__init(&placement);
-    placement.spread = fm_text(x->s->spread);
+    placement.spread = text_lent(x->s->spread);
     placement.n_require = x->s->require_count;
     placement.require = pointers;
     for (uint32_t i = 0; i < x->s->require_count; i++) {
         cadastre__label__init(&require[i]);
-        require[i].name = fm_text(x->s->require[i].name);
-        require[i].value = fm_text(x->s->require[i].value);
+        require[i].name = text_lent(x->s->require[i].name);
+        require[i].value = text_lent(x->s->require[i].value);
         pointers[i] = &require[i];
     }
-    m.name = fm_text(FM_KEYSPACE);
+    m.name = text_lent(FM_KEYSPACE);
     m.scheme = DIR_SCHEME_RANGE;
     m.key_encoding = DIR_ENCODING_HEX;
     m.authority = DIR_AUTHORITY_EXCLUSIVE;

@@ -12,9 +12,9 @@ void fm_put_windows(const struct fm *x, struct fm_windows *room, Cadastre__Balan
         const struct scenario_window *w = &x->s->windows[i];
         Cadastre__BalancerWindow *o = room->of[i] = &room->values[i];
         cadastre__balancer_window__init(o);
-        o->name = fm_text(w->name);
+        o->name = text_lent(w->name);
         o->kind = w->kind;
-        o->time_zone = fm_text("UTC");
+        o->time_zone = text_lent("UTC");
         o->from_ms = FM_EPOCH_MS + w->from_ms;
         o->to_ms = FM_EPOCH_MS + w->to_ms;
     }

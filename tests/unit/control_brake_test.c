@@ -25,15 +25,6 @@ enum {
 
 static struct world w;
 
-static char *text(const char *s)
-{
-    union {
-        const char *in;
-        char *out;
-    } u = {.in = s};
-    return u.out;
-}
-
 static const struct dir_partition *row(uint64_t partition)
 {
     uint8_t key[8];
@@ -82,7 +73,7 @@ static void carry_out(uint64_t proposal, uint64_t operation)
 static void figure(Cadastre__Figure *f, uint32_t group, uint64_t value)
 {
     cadastre__figure__init(f);
-    f->name = text("from_level_ppm");
+    f->name = text_lent("from_level_ppm");
     f->group = group;
     f->value = value;
 }
@@ -98,11 +89,11 @@ static void goes(uint64_t partition, const char *to, uint32_t class_of)
     m.kind = DIR_PROPOSAL_MOVE;
     m.partition = partition;
     m.epoch = row(partition)->epoch;
-    m.from = text(owner(partition));
-    m.to = text(to);
+    m.from = text_lent(owner(partition));
+    m.to = text_lent(to);
     m.class_ = class_of;
-    m.reason_code = text("hot_node");
-    m.reason = text("hot_node");
+    m.reason_code = text_lent("hot_node");
+    m.reason = text_lent("hot_node");
     m.figures = of;
     m.n_figures = 2;
     m.expires_in_ms = 600000;

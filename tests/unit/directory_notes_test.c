@@ -16,23 +16,14 @@ static const struct dir_balancer *balancer(void)
     return view_balancer(world_state(&w));
 }
 
-static char *text(const char *s)
-{
-    union {
-        const char *in;
-        char *out;
-    } u = {.in = s};
-    return u.out;
-}
-
 static enum err_code note(const char *code, const char *metric, uint64_t value)
 {
     Cadastre__BalancerNote m;
     cadastre__balancer_note__init(&m);
-    m.code = text(code);
-    m.detail = text(metric[0] != '\0' ? "of n1" : "");
-    m.metric = text(metric);
-    m.node = text(metric[0] != '\0' ? "n1" : "");
+    m.code = text_lent(code);
+    m.detail = text_lent(metric[0] != '\0' ? "of n1" : "");
+    m.metric = text_lent(metric);
+    m.node = text_lent(metric[0] != '\0' ? "n1" : "");
     m.value = value;
     m.limit = 50;
     m.proposed = 2;

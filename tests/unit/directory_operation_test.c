@@ -15,15 +15,6 @@ static struct world w;
 static uint64_t op, seq_s, seq_d;
 static const char *from = "n1", *to = "n2"; /* of the steps below */
 
-static char *text(const char *s)
-{
-    union {
-        const char *in;
-        char *out;
-    } u = {.in = s};
-    return u.out;
-}
-
 static const struct dir_partition *part(void)
 {
     return agent_partition(&w, "k");
@@ -53,8 +44,8 @@ start(enum dir_operation_kind kind, const char *leaving, const char *taking)
     cadastre__operation_start__init(&m);
     m.kind = kind;
     m.partition = part()->id;
-    m.from = text(leaving);
-    m.to = text(taking);
+    m.from = text_lent(leaving);
+    m.to = text_lent(taking);
     m.role = kind == DIR_OPERATION_ADD_REPLICA ? DIR_ROLE_SYNC : 0;
     const struct dir_result *r = world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_START, &m);
     if (r->err.code == ERR_OK) {
@@ -78,7 +69,7 @@ static const struct dir_result *verb(Cadastre__OperationVerbKind kind)
     cadastre__operation_verb__init(&m);
     m.operation = op;
     m.verb = kind;
-    m.reason = text("a person said so");
+    m.reason = text_lent("a person said so");
     return world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_VERB, &m);
 }
 
@@ -99,7 +90,7 @@ static Cadastre__OperationReport report(const char *node)
     Cadastre__OperationReport m;
     cadastre__operation_report__init(&m);
     m.operation = op;
-    m.node = text(node);
+    m.node = text_lent(node);
     m.session = agent_node(&w, node)->session;
     m.attempt = it()->attempt;
     m.stage = it()->stage;
@@ -127,7 +118,7 @@ static const struct dir_result *snapshot(void)
 {
     Cadastre__OperationReport m = report(from);
     m.has = DIR_REPORT_SNAPSHOT | DIR_REPORT_POSITION | DIR_REPORT_BYTES_TOTAL;
-    m.snapshot = text("s1");
+    m.snapshot = text_lent("s1");
     m.position = 100;
     m.bytes_total = 1000;
     return tell(&m);
@@ -369,8 +360,8 @@ static void prepare_may_refuse(void)
         Cadastre__OperationReport m = report("n2");
         Cadastre__Check check, *checks[] = {&check};
         cadastre__check__init(&check);
-        check.name = text("disk");
-        m.refused = text(i == 0 ? "no" : "");
+        check.name = text_lent("disk");
+        m.refused = text_lent(i == 0 ? "no" : "");
         m.n_checks = i == 0 ? 0 : 1;
         m.checks = checks;
         CHECK_U64(tell(&m)->err.code, ERR_OK);
@@ -385,7 +376,7 @@ static void headroom_is_asked_for(void)
     at(DIR_STAGE_SNAPSHOT, 0);
     Cadastre__OperationReport m = report("n1");
     m.has = DIR_REPORT_SNAPSHOT | DIR_REPORT_POSITION | DIR_REPORT_BYTES_TOTAL;
-    m.snapshot = text("s1");
+    m.snapshot = text_lent("s1");
     m.bytes_total = 1100;
     (void)tell(&m);
     CHECK_STR(it()->attention_code, "insufficient_headroom");
@@ -420,19 +411,19 @@ static void a_report_says_what_it_lacks(void)
     m.has = DIR_REPORT_FREE_BYTES;
     CHECK_STR(tell(&m)->err.pointer, "/ready");
     m.has = DIR_REPORT_READY | DIR_REPORT_FREE_BYTES;
-    m.refused = text("no\x1b[2J");
+    m.refused = text_lent("no\x1b[2J");
     CHECK_STR(tell(&m)->err.pointer, "/refused");
-    m.refused = text("");
-    m.problem = text("\xc3");
+    m.refused = text_lent("");
+    m.problem = text_lent("\xc3");
     CHECK_STR(tell(&m)->err.pointer, "/problem");
-    m.problem = text("");
+    m.problem = text_lent("");
     memset(long_name, 'a', sizeof long_name - 1);
     cadastre__check__init(&check);
     m.n_checks = 1;
     m.checks = checks;
     const char *const names[] = {"", "a\nb", long_name};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        check.name = text(names[i]);
+        check.name = text_lent(names[i]);
         const struct dir_result *r = tell(&m);
         CHECK(r->err.code == ERR_INVALID_REQUEST && strcmp(r->err.pointer, "/checks") == 0);
     }
@@ -442,10 +433,10 @@ static void a_report_says_what_it_lacks(void)
     to_stage(DIR_STAGE_SNAPSHOT);
     m = report("n1");
     m.has = DIR_REPORT_SNAPSHOT | DIR_REPORT_BYTES_TOTAL;
-    m.snapshot = text("s1");
+    m.snapshot = text_lent("s1");
     CHECK_STR(tell(&m)->err.pointer, "/position");
     m.has |= DIR_REPORT_POSITION;
-    m.snapshot = text("s\n1");
+    m.snapshot = text_lent("s\n1");
     CHECK_STR(tell(&m)->err.pointer, "/snapshot");
     CHECK(it()->stage == DIR_STAGE_SNAPSHOT);
     to_stage(DIR_STAGE_WINDOW);
@@ -613,7 +604,7 @@ static void prepare_with(const char *check, bool ready)
     Cadastre__OperationReport m = report("n2");
     Cadastre__Check c, *checks[] = {&c};
     cadastre__check__init(&c);
-    c.name = text(check != NULL ? check : "");
+    c.name = text_lent(check != NULL ? check : "");
     c.ok = true;
     m.has = DIR_REPORT_READY | DIR_REPORT_FREE_BYTES;
     m.ready = ready;
@@ -625,7 +616,7 @@ static void prepare_with(const char *check, bool ready)
 
 static void a_required_check_is_missed(void)
 {
-    char *names[] = {text("schema"), text("encryption")};
+    char *names[] = {text_lent("schema"), text_lent("encryption")};
     at(DIR_STAGE_PREPARE, 0);
     policy_checks(names, 2);
     prepare_with(NULL, false); /* not ready: it may still come */
@@ -668,7 +659,7 @@ static void policy_goes_before_settings(void)
     policy_value(DIR_POLICY_HEADROOM_PPM, 1300000, ERR_OK);
     Cadastre__OperationReport m = report("n1");
     m.has = DIR_REPORT_SNAPSHOT | DIR_REPORT_POSITION | DIR_REPORT_BYTES_TOTAL;
-    m.snapshot = text("s1");
+    m.snapshot = text_lent("s1");
     m.bytes_total = 1000;
     (void)tell(&m);
     CHECK_STR(it()->attention_code, "insufficient_headroom");
@@ -834,7 +825,7 @@ static void an_aborted_move_begins_anew(void)
             Cadastre__DutyDone m;
             cadastre__duty_done__init(&m);
             m.duty = d->id;
-            m.node = text("n2");
+            m.node = text_lent("n2");
             m.session = agent_node(&w, "n2")->session;
             m.copy = d->copy;
             CHECK_U64(world_do(&w, CADASTRE__COMMAND__BODY_DUTY_DONE, &m)->err.code, ERR_OK);
@@ -1061,13 +1052,13 @@ start_part(const char *key, const char *leaving, const char *part_start, const c
     cadastre__operation_start__init(&m);
     m.kind = DIR_OPERATION_MOVE;
     m.partition = agent_partition(&w, key)->id;
-    m.from = text(leaving);
-    m.to = text("n2");
+    m.from = text_lent(leaving);
+    m.to = text_lent("n2");
     m.has_range = true;
-    m.range_start.data = (uint8_t *)text(part_start);
+    m.range_start.data = (uint8_t *)text_lent(part_start);
     m.range_start.len = strlen(part_start);
     m.range_end_open = part_end == NULL;
-    m.range_end.data = (uint8_t *)text(part_end != NULL ? part_end : "");
+    m.range_end.data = (uint8_t *)text_lent(part_end != NULL ? part_end : "");
     m.range_end.len = part_end != NULL ? strlen(part_end) : 0;
     const struct dir_result *r = world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_START, &m);
     if (r->err.code == ERR_OK) {
@@ -1297,7 +1288,7 @@ static void nothing_waits_for_a_node_that_is_gone(void)
     open_world(0);
     Cadastre__NodeDelete m;
     cadastre__node_delete__init(&m);
-    m.name = text("n2");
+    m.name = text_lent("n2");
     CHECK_U64(world_do(&w, CADASTRE__COMMAND__BODY_NODE_DELETE, &m)->err.code, ERR_OK);
     CHECK(it()->state == DIR_OPERATION_ABORTED && part()->operation == 0);
     CHECK_STR(it()->attention_code, "node_removed");

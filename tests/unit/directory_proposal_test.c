@@ -9,15 +9,6 @@
 
 static struct world w;
 
-static char *text(const char *s)
-{
-    union {
-        const char *in;
-        char *out;
-    } u = {.in = s};
-    return u.out;
-}
-
 /* Three live nodes, and a keyspace whose partitions are all on n1. */
 static void begin(void)
 {
@@ -52,10 +43,10 @@ static Cadastre__ProposalMake proposal(enum dir_proposal_kind kind, const struct
     m.kind = kind;
     m.partition = p->id;
     m.epoch = p->epoch;
-    m.from = text("n1");
-    m.to = text("n2");
-    m.reason_code = text("hot_node");
-    m.reason = text("n1 has 1.4 times the mean");
+    m.from = text_lent("n1");
+    m.to = text_lent("n2");
+    m.reason_code = text_lent("hot_node");
+    m.reason = text_lent("n1 has 1.4 times the mean");
     m.expires_in_ms = 600000;
     return m;
 }
@@ -87,7 +78,7 @@ static enum err_code settle(uint64_t id, Cadastre__ProposalVerb verb)
     cadastre__proposal_settle__init(&m);
     m.proposal = id;
     m.verb = verb;
-    m.reason = text("looks right");
+    m.reason = text_lent("looks right");
     w.principal = "ada";
     return world_do(&w, CADASTRE__COMMAND__BODY_PROPOSAL_SETTLE, &m)->err.code;
 }
@@ -108,7 +99,7 @@ static enum err_code abort_operation(uint64_t id)
     cadastre__operation_verb__init(&m);
     m.operation = id;
     m.verb = CADASTRE__OPERATION_VERB_KIND__ABORT;
-    m.reason = text("no");
+    m.reason = text_lent("no");
     return world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_VERB, &m)->err.code;
 }
 
@@ -118,7 +109,7 @@ static enum err_code measure(uint64_t id, uint64_t value)
     Cadastre__Figure f, *figures[] = {&f};
     cadastre__proposal_measure__init(&m);
     cadastre__figure__init(&f);
-    f.name = text("relief_ppm");
+    f.name = text_lent("relief_ppm");
     f.group = DIR_FIGURE_MEASURED;
     f.value = value;
     m.proposal = id;
@@ -135,11 +126,11 @@ static void one_that_is_approved_starts_its_operation(void)
     Cadastre__Candidate c, *candidates[] = {&c};
     cadastre__figure__init(&f);
     cadastre__candidate__init(&c);
-    f.name = text("load_ppm");
+    f.name = text_lent("load_ppm");
     f.group = DIR_FIGURE_EVIDENCE;
     f.value = 1400000;
-    c.node = text("n3");
-    c.code = text("over_capacity");
+    c.node = text_lent("n3");
+    c.code = text_lent("over_capacity");
     m.figures = figures;
     m.n_figures = 1;
     m.candidates = candidates;
@@ -264,7 +255,7 @@ static void bad_ones_are_refused(void)
     m.partition = 99999;
     CHECK_U64(make(&m)->err.code, ERR_PARTITION_NOT_FOUND);
     m = good;
-    m.reason = text("");
+    m.reason = text_lent("");
     CHECK_U64(make(&m)->err.code, ERR_INVALID_REQUEST);
     m = good;
     char long_name[80];
@@ -275,7 +266,7 @@ static void bad_ones_are_refused(void)
     m = good;
     Cadastre__Figure f, *figures[DIR_FIGURES_MAX + 1];
     cadastre__figure__init(&f);
-    f.name = text("x");
+    f.name = text_lent("x");
     f.group = DIR_FIGURE_COST;
     for (int i = 0; i <= DIR_FIGURES_MAX; i++) {
         figures[i] = &f;

@@ -20,15 +20,6 @@ static struct loads *loads;
 static struct whatif question;
 static struct whatif_answer answer;
 
-static char *lent(const char *s)
-{
-    union {
-        const char *in;
-        char *out;
-    } u = {.in = s};
-    return u.out;
-}
-
 static const struct dir_partition *at(const char *key)
 {
     return world_at(&w, "k", key);
@@ -230,10 +221,10 @@ static uint64_t start_move(const struct dir_partition *p, const char *to)
     cadastre__operation_start__init(&m);
     m.kind = DIR_OPERATION_MOVE;
     m.partition = p->id;
-    m.from = lent("n1");
-    m.to = lent(to);
+    m.from = text_lent("n1");
+    m.to = text_lent(to);
     m.class_ = DIR_CLASS_OPERATOR;
-    m.reason = lent("somebody asked");
+    m.reason = text_lent("somebody asked");
     const struct dir_result *r = world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_START, &m);
     CHECK_U64(r->err.code, ERR_OK);
     return r->operation->id;
@@ -310,7 +301,7 @@ static void beside_a_state_that_changes(void)
     for (unsigned i = 0; i < 20 || !atomic_load(&b.over); i++) {
         Cadastre__NodeScheduling m;
         cadastre__node_scheduling__init(&m);
-        m.node = lent(i % 2 == 0 ? "n2" : "n3");
+        m.node = text_lent(i % 2 == 0 ? "n2" : "n3");
         m.verb =
             i % 4 < 2 ? CADASTRE__SCHEDULING_VERB__CORDON : CADASTRE__SCHEDULING_VERB__UNCORDON;
         (void)world_do(&w, CADASTRE__COMMAND__BODY_NODE_SCHEDULING, &m);
