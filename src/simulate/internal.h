@@ -10,6 +10,7 @@
 #define SIMULATE_INTERNAL_H
 
 #include "balancer/plan.h"
+#include "control/windows.h"
 #include "directory/budget.h"
 #include "directory/directory.h"
 #include "simulate/simulate.h"
@@ -91,6 +92,7 @@ struct fm {
     uint64_t settle_since_ms;
     struct bal_memory *memory;
     struct bal_plan plan;
+    struct windows windows; /* of the row, with their zones; owned */
     bal_q32 follower;
     double *ratios;
     uint32_t ratio_count;
@@ -154,7 +156,7 @@ struct fm_windows {
 /* Into a patch that lives no longer than `room`. */
 void fm_put_windows(const struct fm *x, struct fm_windows *room, Cadastre__BalancerPatch *m);
 /* Whether they hold routine work back now. */
-bool fm_is_held(const struct fm *x);
+bool fm_is_held(struct fm *x);
 
 /* measure.c */
 void fm_measure(struct fm *x);

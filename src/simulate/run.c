@@ -517,6 +517,7 @@ static void close_run(struct fm *x)
 {
     result_unref(x->result);
     directory_free(x->d);
+    windows_close(&x->windows);
     bal_memory_free(x->memory);
     bal_plan_close(&x->plan);
     mem_free(x->node);

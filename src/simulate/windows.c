@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The scenario's windows in the directory, and what they hold, as a leader sees it. */
-#include "control/windows.h"
 #include "simulate/internal.h"
 
 void fm_put_windows(const struct fm *x, struct fm_windows *room, Cadastre__BalancerPatch *m)
@@ -20,12 +19,10 @@ void fm_put_windows(const struct fm *x, struct fm_windows *room, Cadastre__Balan
     }
 }
 
-bool fm_is_held(const struct fm *x)
+bool fm_is_held(struct fm *x)
 {
-    struct windows w = {.count = 0};
     struct windows_hold h;
-    windows_read(&w, view_balancer(fm_view(x)), 0);
-    windows_look(&w, fm_log_ms(x), &h);
-    windows_close(&w);
+    windows_read(&x->windows, view_balancer(fm_view(x)), 0);
+    windows_look(&x->windows, fm_log_ms(x), &h);
     return h.code != NULL;
 }

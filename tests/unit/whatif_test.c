@@ -4,11 +4,13 @@
 #include "simulate/whatif.h"
 
 #include "api/whatif_json.h"
+#include "base/clock.h"
 #include "tests/harness/agents.h"
 #include "tests/harness/tap.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -215,6 +217,28 @@ static void what_is_hot_is_split(void)
     end();
 }
 
+/* A freeze that is over after two hours: nothing begins before it. */
+static void windows_count(void)
+{
+    char body[512], from[CLOCK_RFC3339_SIZE], to[CLOCK_RFC3339_SIZE];
+    begin();
+    ask("{\"hours\":24}");
+    run();
+    CHECK(answer.moves > 0);
+    CHECK(answer.steps[0].begin_ms < 3600000);
+    clock_rfc3339(here().log_ms - 1000, from);
+    clock_rfc3339(here().log_ms + 7200000, to);
+    (void)snprintf(body, sizeof body,
+                   "{\"changes\":{\"policy\":{\"windows\":[{\"name\":\"x\",\"kind\":\"freeze\","
+                   "\"from\":\"%s\",\"to\":\"%s\"}]}}}",
+                   from, to);
+    ask(body);
+    run();
+    CHECK(answer.moves > 0);
+    CHECK(answer.steps[0].begin_ms >= 7200000);
+    end();
+}
+
 static uint64_t start_move(const struct dir_partition *p, const char *to)
 {
     Cadastre__OperationStart m;
@@ -378,6 +402,9 @@ static void what_can_not_be_is_named(void)
             ERR_INVALID_SETTINGS, "/changes/nodes_added/1/name");
     refused("{\"changes\":{\"policy\":{\"thresholds\":{\"low_ppm\":399999}}}}",
             ERR_INVALID_SETTINGS, "/changes/policy/thresholds/low_ppm");
+    refused("{\"changes\":{\"policy\":{\"windows\":[{\"name\":\"x\",\"kind\":\"freeze\","
+            "\"from\":\"2026-12-24T12:00:00Z\",\"to\":\"2026-12-24T12:00:00Z\"}]}}}",
+            ERR_INVALID_SETTINGS, "/changes/policy/windows/0/to");
     CHECK_U64(world_node(&w, "s1", "s1:1")->err.code, ERR_OK);
     refused("{\"changes\":{\"nodes_lost\":[\"s1\"]}}", ERR_INVALID_SETTINGS,
             "/changes/nodes_lost/0");
@@ -395,6 +422,7 @@ int main(void)
     RUN(the_same_question_gets_the_same_answer);
     RUN(load_is_scaled_by_keyspace);
     RUN(what_is_hot_is_split);
+    RUN(windows_count);
     RUN(what_is_under_way_goes_on);
     RUN(beside_a_state_that_changes);
     RUN(it_stops_when_it_is_told);
