@@ -156,7 +156,8 @@ struct fm_windows {
 /* Into a patch that lives no longer than `room`. */
 void fm_put_windows(const struct fm *x, struct fm_windows *room, Cadastre__BalancerPatch *m);
 /* Whether they hold routine work back now. */
-bool fm_is_held(struct fm *x);
+void fm_hold(struct fm *x, struct windows_hold *ret);
+bool fm_is_held(struct fm *x); /* is anything? */
 
 /* measure.c */
 void fm_measure(struct fm *x);

@@ -158,15 +158,17 @@ static unsigned admit_some(struct fm *x)
     uint32_t attempts[ADMITTED_A_TURN];
     const struct dir_operation *o;
     struct ptree_iter it;
-    bool held = fm_is_held(x);
+    struct windows_hold hold;
     ptree_seek(&v->queued, slice_of(NULL, 0), &it);
     for (; (o = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
-        if (held && windows_is_routine(o->class_of)) {
-            continue;
-        }
         uint64_t waited = fm_log_ms(x) - o->stage_since_ms;
         waiting[count++] = (struct admission_candidate){o, waited, false, 0};
     }
+    fm_hold(x, &hold);
+    if (x->live == NULL && hold.code != NULL) {
+        hold.code = WINDOWS_FREEZE; /* a scenario has no proposals, and nobody who approves */
+    }
+    count = windows_keep(&hold, v, waiting, count);
     unsigned n = admission_choose(&admission, v, waiting, count, chosen, ADMITTED_A_TURN);
     for (unsigned i = 0; i < n; i++) {
         ids[i] = chosen[i]->o->id; /* the commands change the rows */

@@ -19,10 +19,15 @@ void fm_put_windows(const struct fm *x, struct fm_windows *room, Cadastre__Balan
     }
 }
 
+void fm_hold(struct fm *x, struct windows_hold *ret)
+{
+    windows_read(&x->windows, view_balancer(fm_view(x)), 0);
+    windows_look(&x->windows, fm_log_ms(x), ret);
+}
+
 bool fm_is_held(struct fm *x)
 {
     struct windows_hold h;
-    windows_read(&x->windows, view_balancer(fm_view(x)), 0);
-    windows_look(&x->windows, fm_log_ms(x), &h);
+    fm_hold(x, &h);
     return h.code != NULL;
 }

@@ -263,6 +263,60 @@ static void admit(uint64_t operation)
     CHECK_U64(world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_ADMIT, &m)->err.code, ERR_OK);
 }
 
+static uint64_t start_proposed(const struct dir_partition *p, const char *to, bool approved)
+{
+    Cadastre__ProposalMake m;
+    Cadastre__ProposalSettle s;
+    cadastre__proposal_make__init(&m);
+    cadastre__proposal_settle__init(&s);
+    m.kind = DIR_PROPOSAL_MOVE;
+    m.class_ = DIR_CLASS_BALANCE;
+    m.partition = p->id;
+    m.epoch = p->epoch;
+    m.from = text_lent("n1");
+    m.to = text_lent(to);
+    m.reason_code = text_lent("hot_node");
+    m.reason = text_lent("n1 has three times the mean");
+    m.expires_in_ms = 600000;
+    m.execute = !approved;
+    const struct dir_result *r = world_do(&w, CADASTRE__COMMAND__BODY_PROPOSAL_MAKE, &m);
+    CHECK_U64(r->err.code, ERR_OK);
+    uint64_t operation = r->proposal->operation;
+    if (approved) {
+        s.proposal = r->proposal->id;
+        s.verb = CADASTRE__PROPOSAL_VERB__APPROVE;
+        r = world_do(&w, CADASTRE__COMMAND__BODY_PROPOSAL_SETTLE, &s);
+        CHECK_U64(r->err.code, ERR_OK);
+        operation = r->proposal->operation;
+    }
+    return operation;
+}
+
+/* Outside of the windows what a person approved begins, and the balancer's own waits. */
+static void approved_work_does_not_wait_for_a_window(void)
+{
+    char body[512], from[CLOCK_RFC3339_SIZE], to[CLOCK_RFC3339_SIZE];
+    begin();
+    uint64_t own = start_proposed(at("a"), "n2", false);
+    uint64_t approved = start_proposed(at("b"), "n3", true);
+    clock_rfc3339(here().log_ms + 7200000, from);
+    clock_rfc3339(here().log_ms + 14400000, to);
+    (void)snprintf(body, sizeof body,
+                   "{\"changes\":{\"policy\":{\"mode\":\"off\",\"windows\":[{\"name\":\"x\","
+                   "\"kind\":\"maintenance\",\"from\":\"%s\",\"to\":\"%s\"}]}}}",
+                   from, to);
+    ask(body);
+    run();
+    CHECK_U64(answer.step_count, 2);
+    for (uint64_t i = 0; i < answer.step_count; i++) {
+        const struct whatif_step *s = &answer.steps[i];
+        CHECK(s->operation == own ? s->begin_ms >= 7200000 : s->begin_ms < 60000);
+        CHECK(s->operation == own || s->operation == approved);
+        CHECK_U64(s->state, DIR_OPERATION_DONE);
+    }
+    end();
+}
+
 /* Also where more is reserved already than the question's budgets let. */
 static void what_is_under_way_goes_on(void)
 {
@@ -423,6 +477,7 @@ int main(void)
     RUN(load_is_scaled_by_keyspace);
     RUN(what_is_hot_is_split);
     RUN(windows_count);
+    RUN(approved_work_does_not_wait_for_a_window);
     RUN(what_is_under_way_goes_on);
     RUN(beside_a_state_that_changes);
     RUN(it_stops_when_it_is_told);
