@@ -111,6 +111,9 @@ static inline const struct dir_view *fm_view(const struct fm *x)
     return directory_state(x->d);
 }
 
+/* run.c: what a run holds, but for `out` and `live` */
+void fm_close(struct fm *x);
+
 /* loads.c */
 uint64_t fm_random(struct fm *x);
 double fm_uniform(struct fm *x);

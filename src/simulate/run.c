@@ -513,7 +513,7 @@ static void open_run(struct fm *x)
     x->ratios = mem_zalloc(ticks * sizeof x->ratios[0]);
 }
 
-static void close_run(struct fm *x)
+void fm_close(struct fm *x)
 {
     result_unref(x->result);
     directory_free(x->d);
@@ -551,7 +551,7 @@ simulate_run(const struct scenario *s, uint64_t seed, struct simulate_outcome *r
         fm_check_all(x);
         fm_finish(x);
     }
-    close_run(x);
+    fm_close(x);
     mem_free(x);
     if (code != ERR_OK) {
         simulate_close(ret);

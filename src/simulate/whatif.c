@@ -221,18 +221,12 @@ static void open_answer(struct whatif_answer *a, const struct dir_view *v)
 
 static void close_run(struct fm *x)
 {
-    result_unref(x->result);
-    directory_free(x->d);
-    windows_close(&x->windows);
-    bal_memory_free(x->memory);
-    bal_plan_close(&x->plan);
+    fm_close(x);
     if (x->live->loads != NULL) {
         loads_free(x->live->loads);
     }
     mem_free(x->live->groups);
     mem_free(x->live);
-    mem_free(x->node);
-    mem_free(x->open);
     mem_free(x->out);
 }
 
