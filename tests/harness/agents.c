@@ -2,6 +2,7 @@
 #include "tests/harness/agents.h"
 
 #include "base/mem.h"
+#include "tests/harness/tap.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -107,6 +108,14 @@ void agent_keyspace(struct world *w, uint32_t sync)
     m.authority = DIR_AUTHORITY_EXCLUSIVE;
     m.sync_replicas = sync;
     (void)world_do(w, CADASTRE__COMMAND__BODY_KEYSPACE_CREATE, &m);
+}
+
+void agent_three(struct world *w)
+{
+    (void)agent_put(w, "n1", 0);
+    CHECK_U64(world_range(w, "k")->err.code, ERR_OK);
+    (void)agent_put(w, "n2", 0);
+    (void)agent_put(w, "n3", 0);
 }
 
 const struct dir_node *agent_node(const struct world *w, const char *name)

@@ -169,6 +169,21 @@ uint64_t world_check(const struct dir_view *v)
     return dir_check(v, note, NULL, 20);
 }
 
+void world_close_checked(struct world *w)
+{
+    struct err e = {.code = ERR_OK};
+    CHECK_U64(world_check(world_state(w)), 0);
+    CHECK(w->rows_consistent);
+    struct directory *d = world_reload(w, &e);
+    const struct dir_view *v = d != NULL ? directory_state(d) : NULL;
+    if (!CHECK(v != NULL && memcmp(&v->hash, &world_state(w)->hash, sizeof v->hash) == 0 &&
+               v->usage.count == world_state(w)->usage.count)) {
+        tap_note("loaded from its rows: %s", e.detail);
+    }
+    directory_free(d);
+    world_close(w);
+}
+
 const struct dir_result *world_node(struct world *w, const char *name, const char *address)
 {
     Cadastre__NodePut m;

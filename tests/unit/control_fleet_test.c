@@ -15,10 +15,7 @@ static struct bal_fleet f;
 static void begin(void)
 {
     world_open(&w);
-    (void)agent_put(&w, "n1", 0);
-    CHECK_U64(world_range(&w, "k")->err.code, ERR_OK);
-    (void)agent_put(&w, "n2", 0);
-    (void)agent_put(&w, "n3", 0);
+    agent_three(&w);
     loads = loads_new();
 }
 

@@ -13,22 +13,7 @@ static struct world w;
 static void begin(void)
 {
     world_open(&w);
-    (void)agent_put(&w, "n1", 0);
-    CHECK_U64(world_range(&w, "k")->err.code, ERR_OK);
-    (void)agent_put(&w, "n2", 0);
-    (void)agent_put(&w, "n3", 0);
-}
-
-static void end(void)
-{
-    CHECK_U64(world_check(world_state(&w)), 0);
-    struct err e = {0};
-    struct directory *again = world_reload(&w, &e);
-    if (!CHECK(again != NULL)) {
-        tap_note("%s", e.detail);
-    }
-    directory_free(again);
-    world_close(&w);
+    agent_three(&w);
 }
 
 static const struct dir_partition *at(const char *key)
@@ -158,7 +143,7 @@ static void one_that_is_approved_starts_its_operation(void)
     CHECK(get(id)->state == DIR_PROPOSAL_FAILED && get(id)->figures[1].value == 7);
     CHECK_U64(measure(id, 9), ERR_OK); /* the newest word counts, once */
     CHECK(get(id)->figure_count == 2 && get(id)->figures[1].value == 9);
-    end();
+    world_close_checked(&w);
 }
 
 static void one_that_is_rejected_or_too_old_does_nothing(void)
@@ -175,7 +160,7 @@ static void one_that_is_rejected_or_too_old_does_nothing(void)
     CHECK_U64(reject(expired), ERR_PROPOSAL_SETTLED);
     CHECK_U64(at("a")->operation, 0);
     CHECK_U64(approve(12345), ERR_PROPOSAL_NOT_FOUND);
-    end();
+    world_close_checked(&w);
 }
 
 static void it_holds_for_the_epoch_that_the_plan_saw(void)
@@ -187,7 +172,7 @@ static void it_holds_for_the_epoch_that_the_plan_saw(void)
     CHECK_U64(approve(id), ERR_STALE_EPOCH);
     CHECK(get(id)->state == DIR_PROPOSAL_OPEN);
     CHECK_U64(make(&m)->err.code, ERR_STALE_EPOCH);
-    end();
+    world_close_checked(&w);
 }
 
 static void splits_and_merges_are_done_at_once(void)
@@ -213,7 +198,7 @@ static void splits_and_merges_are_done_at_once(void)
     m.execute = true;
     CHECK_U64(make(&m)->err.code, ERR_BAD_SPLIT_KEY);
     CHECK_U64(world_state(&w)->proposals.count, 2);
-    end();
+    world_close_checked(&w);
 }
 
 static void a_swap_begins_whole_or_not_at_all(void)
@@ -242,7 +227,7 @@ static void a_swap_begins_whole_or_not_at_all(void)
     CHECK_U64(abort_operation(get(id)->with_operation), ERR_OK);
     CHECK_U64(measure(id, 1), ERR_OK);
     CHECK(get(id)->state == DIR_PROPOSAL_FAILED);
-    end();
+    world_close_checked(&w);
 }
 
 static void bad_ones_are_refused(void)
@@ -283,7 +268,7 @@ static void bad_ones_are_refused(void)
     CHECK_U64(make(&m)->err.code, ERR_INVALID_REQUEST);
     m.execute = false;
     CHECK_U64(approve(made(&m)), ERR_INVALID_REQUEST);
-    end();
+    world_close_checked(&w);
 }
 
 static void the_oldest_that_is_settled_makes_room(void)
@@ -299,7 +284,7 @@ static void the_oldest_that_is_settled_makes_room(void)
     CHECK_U64(make(&m)->err.code, ERR_OK);
     CHECK(get(first) != NULL && get(second) == NULL);
     CHECK_U64(world_state(&w)->proposals.count, DIR_PROPOSALS_MAX);
-    end();
+    world_close_checked(&w);
 }
 
 int main(void)

@@ -47,10 +47,7 @@ static const char *key_of(unsigned i)
 static void begin(void)
 {
     world_open(&w);
-    (void)agent_put(&w, "n1", 0);
-    CHECK_U64(world_range(&w, "k")->err.code, ERR_OK);
-    (void)agent_put(&w, "n2", 0);
-    (void)agent_put(&w, "n3", 0);
+    agent_three(&w);
     for (unsigned i = 1; i < PARTS; i++) {
         CHECK_U64(world_split(&w, at(key_of(i))->id, key_of(i))->err.code, ERR_OK);
     }
