@@ -290,7 +290,7 @@ test: deps-test ## Installs, builds and passes every test that CI runs
 	@tests/run.sh $(B)
 
 .PHONY: lint
-lint: all ## Includes, banned calls, sizes (a ratchet), formatting, error lists, man pages
+lint: all ## Includes, banned calls, sizes (a ratchet), formatting, error lists, man pages, tests that docs name
 	@tests/lint/run.sh
 
 .PHONY: sim raft-fuzz

@@ -132,7 +132,7 @@ void meter_note(struct meter *m, const struct meter_request *r, const struct met
         c->writes += a->write;
         c->read_bytes += a->write ? 0 : a->bytes;
         c->write_bytes += a->write ? a->bytes : 0;
-        c->errors += a->failed;
+        c->errors += a->write && a->failed;
         c->cpu_ns += cpu - r->begun_cpu_ns;
         add_time(&c->queue, r->served_ns - r->begun_ns);
         add_time(&c->storage, now - r->served_ns);

@@ -16,7 +16,8 @@ struct meter_times {
 };
 
 struct meter_counts {
-    uint64_t reads, writes, errors, read_bytes, write_bytes, cpu_ns;
+    uint64_t reads, writes, read_bytes, write_bytes, cpu_ns;
+    uint64_t errors; /* of the writes */
     struct meter_times queue, storage, whole;
     /* Of all requests each has the same chance to be among these. */
     char *keys[METER_KEYS]; /* own */
@@ -48,7 +49,7 @@ struct meter_asked {
     uint64_t epoch;
     const char *key;
     uint64_t bytes;
-    bool write, failed; /* failed: it was this node's turn, and it could not say what came of it */
+    bool write, failed; /* failed: of a write of which this node can't say what came of it */
 };
 /* One of another epoch does not count. */
 void meter_note(struct meter *m, const struct meter_request *r, const struct meter_asked *a);

@@ -17,14 +17,16 @@ enum {
     KEYS_MIN = 64, /* and at least so many */
     ITEMS_FEW = 50000,
     ITEMS_MS = 30000, /* so often items are counted where there are more */
-    NODE_SIZE = 512
+    NODE_SIZE = 512,
+    WAYS = 3 /* that a request may go: see put_by() */
 };
 
 /* One copy of the node's. */
 struct told {
-    struct part *part;
     struct meter_counts counts; /* owns the keys */
+    bool primary;
     struct cadastre_load_key keys[METER_KEYS];
+    struct cadastre_load_by by[WAYS];
 };
 
 struct report {
@@ -106,7 +108,7 @@ static void add_part(struct report *r, struct part *p)
     if (!meter_take(&p->meter, load.epoch, &t->counts)) {
         return;
     }
-    t->part = p;
+    t->primary = primary;
     put_counts(&load, &t->counts, primary);
     r->loads[r->count++] = load;
     r->bytes += load.size_bytes;
@@ -142,6 +144,23 @@ static void weigh(struct told *t, struct cadastre_load *l)
     }
 }
 
+/* What clients did. Whoever reads what is not there is answered, too; a write that failed may yet
+ * be applied. */
+static void put_by(struct told *t, struct cadastre_load *l)
+{
+    const struct cadastre_load_by ways[WAYS] = {
+        {"get", "ok", NULL, t->counts.reads},
+        {"put", "ok", NULL, t->counts.writes - t->counts.errors},
+        {"put", "error", NULL, t->counts.errors},
+    };
+    l->by = t->by;
+    for (size_t i = 0; i < WAYS; i++) {
+        if (ways[i].requests > 0) {
+            t->by[l->by_count++] = ways[i];
+        }
+    }
+}
+
 static void gather(struct report *r)
 {
     for (struct part *p = node_parts(r->node); p != NULL; p = p->next) {
@@ -152,6 +171,9 @@ static void gather(struct report *r)
         uint64_t asked = c->reads + c->writes;
         if (c->key_count == METER_KEYS && asked >= KEYS_MIN && asked * KEYS_OF >= r->asked) {
             weigh(&r->told[i], &r->loads[i]);
+        }
+        if (r->told[i].primary) {
+            put_by(&r->told[i], &r->loads[i]);
         }
     }
 }

@@ -15,15 +15,6 @@ static bool is_switch(int which)
     return strcmp(dir_balancer_group((enum dir_balancer_value)which), "classes") == 0;
 }
 
-/* `member` of what `outer` reads. */
-static void
-open_below(struct json_in *in, const struct json_in *outer, json_t *given, const char *member)
-{
-    char pointer[sizeof outer->base];
-    (void)snprintf(pointer, sizeof pointer, "%.32s/%.30s", outer->base, member);
-    json_in_open(in, given, pointer, outer->e);
-}
-
 static void add(struct balancer_patch *ret, enum dir_balancer_value which, uint64_t value)
 {
     Cadastre__BalancerValue *v = &ret->values[ret->m.n_values];
@@ -58,7 +49,7 @@ static void read_group(struct json_in *outer, const char *group, struct balancer
         return;
     }
     if (given != NULL) {
-        open_below(&in, outer, given, group);
+        json_in_open_member(&in, outer, given, group);
     }
     for (int i = 0; i < DIR_BALANCER_VALUES; i++) {
         enum dir_balancer_value which = (enum dir_balancer_value)i;
@@ -123,7 +114,7 @@ static void read_limit(struct json_in *outer, struct balancer_patch *p, enum dir
     if (given == NULL) {
         return;
     }
-    open_below(&in, outer, given, name);
+    json_in_open_member(&in, outer, given, name);
     l.moves = take(&in, "moves", l.moves, &l.has_moves);
     if (budget != DIR_BUDGET_TRANSFER) {
         l.bytes_per_s = take(&in, "bytes_per_s", l.bytes_per_s, &l.has_bytes_per_s);
@@ -141,7 +132,7 @@ static void read_budgets(struct json_in *outer, struct balancer_patch *p)
         return;
     }
     dir_budget_defaults(&defaults);
-    open_below(&in, outer, given, "budgets");
+    json_in_open_member(&in, outer, given, "budgets");
     for (int i = DIR_BUDGET_SOURCE; i <= DIR_BUDGETS; i++) {
         read_limit(&in, p, (enum dir_budget)i);
     }
@@ -170,4 +161,5 @@ void balancer_read_patch(struct json_in *in, struct balancer_patch *ret)
     for (unsigned i = 0; i < GROUPS && in->code == ERR_OK; i++) {
         read_group(in, groups[i], ret);
     }
+    windows_read_json(in, &ret->windows, &ret->m);
 }

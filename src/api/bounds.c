@@ -93,12 +93,3 @@ ProtobufCBinaryData bytes_lent(struct slice s)
     } data = {s.data};
     return (ProtobufCBinaryData){s.len, data.out};
 }
-
-char *text_lent(const char *s)
-{
-    union {
-        const char *in;
-        char *out;
-    } text = {s};
-    return text.out;
-}

@@ -137,7 +137,6 @@ void h_balancer_patch(struct exchange *x)
     }
     p = exchange_alloc(x, sizeof *p);
     balancer_read_patch(&m->in, p);
-    windows_read_json(m, exchange_alloc(x, sizeof(struct window_list)), &p->m);
     if (!mutation_close(x, m)) {
         return;
     }

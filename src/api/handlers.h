@@ -140,7 +140,6 @@ struct slice *bounds_read(struct exchange *x,
                           struct err *e) MUST_CHECK;
 /* protobuf-c wants pointers to what is not const; commands are only read and copied. */
 ProtobufCBinaryData bytes_lent(struct slice s);
-char *text_lent(const char *s);
 
 /* --- mutations: mutate.c --- */
 

@@ -45,6 +45,16 @@ struct json_in {
 };
 
 void json_in_open(struct json_in *in, json_t *object, const char *base_pointer, struct err *e);
+/* `given` is a member of what `outer` reads, or element `i` of one that is an array. */
+void json_in_open_member(struct json_in *in,
+                         const struct json_in *outer,
+                         json_t *given,
+                         const char *member);
+void json_in_open_element(struct json_in *in,
+                          const struct json_in *outer,
+                          json_t *given,
+                          const char *member,
+                          size_t i);
 /* Borrowed from the object; {NULL, 0} when absent. May hold NUL bytes. */
 struct slice
 json_in_string(struct json_in *in, const char *member, bool required, size_t min, size_t max);

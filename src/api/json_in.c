@@ -60,6 +60,27 @@ void json_in_open(struct json_in *in, json_t *object, const char *base_pointer, 
     }
 }
 
+void json_in_open_member(struct json_in *in,
+                         const struct json_in *outer,
+                         json_t *given,
+                         const char *member)
+{
+    char pointer[sizeof outer->base];
+    (void)snprintf(pointer, sizeof pointer, "%.32s/%.30s", outer->base, member);
+    json_in_open(in, given, pointer, outer->e);
+}
+
+void json_in_open_element(struct json_in *in,
+                          const struct json_in *outer,
+                          json_t *given,
+                          const char *member,
+                          size_t i)
+{
+    char pointer[sizeof outer->base];
+    (void)snprintf(pointer, sizeof pointer, "%.24s/%.16s/%zu", outer->base, member, i);
+    json_in_open(in, given, pointer, outer->e);
+}
+
 void json_in_fail(struct json_in *in, const char *member, enum err_code code, const char *fmt, ...)
 {
     char pointer[sizeof in->e->pointer], detail[sizeof in->e->detail];

@@ -11,14 +11,6 @@
 
 /* --- in --- */
 
-static void
-below(struct json_in *in, const struct json_in *outer, json_t *given, const char *member)
-{
-    char pointer[sizeof outer->base];
-    (void)snprintf(pointer, sizeof pointer, "%.40s/%.22s", outer->base, member);
-    json_in_open(in, given, pointer, outer->e);
-}
-
 static void take_name(struct json_in *in, const char *member, bool required, struct whatif_name *to)
 {
     struct slice name = json_in_name(in, member, required);
@@ -48,7 +40,7 @@ static struct whatif_name *take_names(struct json_in *in, const char *member, ui
         char at[32];
         struct json_in item;
         (void)snprintf(at, sizeof at, "%zu", i);
-        below(&item, in, json_object(), member);
+        json_in_open_member(&item, in, json_object(), member);
         if (!is_name(value)) {
             json_in_fail(&item, at, ERR_INVALID_REQUEST, "must be a name");
         } else {
@@ -103,7 +95,7 @@ take_labels(struct json_in *in, const char *member, bool numbers, struct dir_lab
         json_in_fail(in, member, ERR_INVALID_REQUEST, "at most %d of them", DIR_LABELS_MAX);
         return 0;
     }
-    below(&inner, in, given, member);
+    json_in_open_member(&inner, in, given, member);
     json_object_foreach(given, name, value)
     {
         if (!take_label(&labels[count++], name, value, numbers)) {
@@ -147,14 +139,12 @@ static uint32_t read_each(struct json_in *in,
                           char *into,
                           size_t size)
 {
-    char pointer[sizeof in->base];
     json_t *value;
     size_t i;
     json_array_foreach(list, i, value)
     {
         struct json_in item;
-        (void)snprintf(pointer, sizeof pointer, "%.30s/%.20s/%zu", in->base, member, i);
-        json_in_open(&item, value, pointer, in->e);
+        json_in_open_element(&item, in, value, member, i);
         fn(&item, into + i * size);
         if (json_in_close(&item) != ERR_OK) {
             in->code = item.code;
@@ -182,7 +172,7 @@ static void read_policy(struct json_in *in, struct whatif *w)
     if (given == NULL || in->code != ERR_OK) {
         return;
     }
-    below(&inner, in, given, "policy");
+    json_in_open_member(&inner, in, given, "policy");
     balancer_read_patch(&inner, &patch);
     in->code = json_in_close(&inner);
     size_t len = in->code == ERR_OK ? cadastre__balancer_patch__get_packed_size(&patch.m) : 0;

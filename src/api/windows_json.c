@@ -182,29 +182,26 @@ static void read_one(struct json_in *in, Cadastre__BalancerWindow *w)
     read_times(in, w);
 }
 
-void windows_read_json(struct mutation *m, struct window_list *list, Cadastre__BalancerPatch *into)
+void windows_read_json(struct json_in *in, struct window_list *list, Cadastre__BalancerPatch *into)
 {
-    bool none = json_in_null(&m->in, "windows");
-    json_t *given = none ? NULL : json_in_array(&m->in, "windows", false, 0, SIZE_MAX), *value;
-    char pointer[64];
+    bool none = json_in_null(in, "windows");
+    json_t *given = none ? NULL : json_in_array(in, "windows", false, 0, SIZE_MAX), *value;
     size_t i;
     if (json_array_size(given) > DIR_WINDOWS_MAX) {
-        json_in_fail(&m->in, "windows", ERR_INVALID_SETTINGS, "there are at most %d",
-                     DIR_WINDOWS_MAX);
+        json_in_fail(in, "windows", ERR_INVALID_SETTINGS, "there are at most %d", DIR_WINDOWS_MAX);
         return;
     }
     into->has_windows = none || given != NULL;
     into->windows = list->of;
     json_array_foreach(given, i, value)
     {
-        struct json_in in;
-        (void)snprintf(pointer, sizeof pointer, "/windows/%zu", i);
-        json_in_open(&in, value, pointer, &m->err);
-        if (in.code == ERR_OK) {
-            read_one(&in, &list->values[i]);
+        struct json_in one;
+        json_in_open_element(&one, in, value, "windows", i);
+        if (one.code == ERR_OK) {
+            read_one(&one, &list->values[i]);
         }
-        m->in.code = in.code == ERR_OK ? json_in_close(&in) : in.code;
-        if (m->in.code != ERR_OK) {
+        in->code = one.code == ERR_OK ? json_in_close(&one) : one.code;
+        if (in->code != ERR_OK) {
             return;
         }
         list->of[into->n_windows++] = &list->values[i];

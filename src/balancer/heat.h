@@ -122,8 +122,8 @@ void heat_put_page(const struct heat *h,
                    uint64_t now_ms,
                    struct buf *b);
 /* Takes the rows that are newer than those here, and says where the next page begins (0: this was
- * the last). The other's clock is taken to be this one's: its
- * `now_ms` comes with the page. False when it can't be read: what came before the fault stays. */
+ * the last). The other's clock is taken to be this one's: its `now_ms` comes with the page. False
+ * when it can't be read: what came before the fault stays. */
 bool heat_take_page(struct heat *h, struct slice bytes, struct heat_page *page);
 /* False: it is no page. */
 bool heat_page_begin(struct slice bytes, uint64_t *ret_now_ms);

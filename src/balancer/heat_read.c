@@ -179,6 +179,19 @@ read_rows(const struct reading *g, uint64_t from_ms, uint64_t to_ms, struct heat
     }
 }
 
+/* With a column for each of the newest ranges. */
+static bool
+read_ranges(const struct reading *g, uint64_t from_ms, uint64_t to_ms, struct heat_map *ret)
+{
+    *ret = (struct heat_map){0};
+    if (g->f == NULL || g->f->layout == NULL) {
+        return false;
+    }
+    copy_starts(ret, g->f->layout->starts, g->f->layout->count);
+    read_rows(g, from_ms, to_ms, ret);
+    return true;
+}
+
 bool heat_read(const struct heat *h,
                uint64_t keyspace,
                unsigned r,
@@ -186,14 +199,8 @@ bool heat_read(const struct heat *h,
                uint64_t to_ms,
                struct heat_map *ret)
 {
-    struct reading g = {.f = heat_find(h, keyspace), .r = r};
-    *ret = (struct heat_map){0};
-    if (g.f == NULL || g.f->layout == NULL) {
-        return false;
-    }
-    copy_starts(ret, g.f->layout->starts, g.f->layout->count);
-    read_rows(&g, from_ms, to_ms, ret);
-    return true;
+    const struct reading g = {.f = heat_find(h, keyspace), .r = r};
+    return read_ranges(&g, from_ms, to_ms, ret);
 }
 
 bool heat_read_part(const struct heat *h,
@@ -203,14 +210,8 @@ bool heat_read_part(const struct heat *h,
                     uint64_t to_ms,
                     struct heat_map *ret)
 {
-    struct reading g = {.f = heat_find(h, keyspace), .filter = filter};
-    *ret = (struct heat_map){0};
-    if (g.f == NULL || g.f->layout == NULL) {
-        return false;
-    }
-    copy_starts(ret, g.f->layout->starts, g.f->layout->count);
-    read_rows(&g, from_ms, to_ms, ret);
-    return true;
+    const struct reading g = {.f = heat_find(h, keyspace), .filter = filter};
+    return read_ranges(&g, from_ms, to_ms, ret);
 }
 
 /* --- by name --- */

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the planner remembers from round to round: how long nodes have been over or under, how noisy
- * they are, what moves delivered of what they promised, tokens. The caller keeps it, and saves it
- * where a successor finds it; bal_plan is given it and brings it up to date. Without it (a new
- * leader) nothing wrong is planned, only later. One thread at a time. */
+ * they are, what moves delivered of what they promised, tokens. The caller keeps it; bal_plan is
+ * given it and brings it up to date. Without it (a new leader) nothing wrong is planned, only
+ * later. One thread at a time. */
 #ifndef BALANCER_MEMORY_H
 #define BALANCER_MEMORY_H
 
 #include "balancer/fleet.h"
-#include "base/buf.h"
 
 struct bal_proposal;
 struct bal_settings;
@@ -65,10 +64,6 @@ void bal_memory_began(struct bal_memory *m, const struct bal_proposal *p, uint64
 
 /* `parent` was split into two. */
 void bal_memory_split(struct bal_memory *m, uint64_t parent, uint64_t left, uint64_t right);
-
-/* For the next leader. bal_memory_load answers ERR_CORRUPT, and then gives nothing. */
-void bal_memory_save(const struct bal_memory *m, struct buf *out);
-enum err_code bal_memory_load(struct slice bytes, struct bal_memory **ret_memory) MUST_CHECK;
 
 /* The entry of a node or a partition, or NULL. */
 struct bal_node_memory *bal_memory_node(const struct bal_memory *m, uint64_t node);

@@ -43,6 +43,16 @@ static inline struct slice slice_of(const void *data, size_t len)
     return (struct slice){data, len};
 }
 
+/* For a message of protobuf-c, whose members are not const, when it is only read. */
+static inline char *text_lent(const char *text)
+{
+    union {
+        const char *in;
+        char *out;
+    } lent = {text};
+    return lent.out;
+}
+
 /* memcmp order, a prefix sorts first. */
 int slice_cmp(struct slice a, struct slice b);
 

@@ -181,9 +181,7 @@ bool balancer_requests(const struct control *c, uint64_t node, uint64_t *ret_req
 
 /* --- hold.c: what windows hold back now --- */
 void hold_look(struct control *c, struct windows_hold *ret);
-/* Takes out of `waiting`, which is in the order of ids, what may not begin now: in a freeze all
- * that is the balancer's, outside of maintenance windows what it began by itself. How many are
- * left. */
+/* windows_keep(), by what holds now. */
 uint64_t hold_keep(struct control *c, struct admission_candidate *waiting, uint64_t count);
 /* ERR_FROZEN for the approval of an open proposal in a freeze, the caller's; else NULL. */
 struct dir_result *hold_refusal(struct control *c, const Cadastre__Command *command);

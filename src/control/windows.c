@@ -3,8 +3,10 @@
 
 #include "base/calendar.h"
 #include "base/clock.h"
+#include "base/mem.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { SECOND_MS = 1000 };
@@ -137,6 +139,54 @@ bool windows_is_routine(uint32_t class_of)
 bool windows_is_own(const struct dir_proposal *p)
 {
     return p->state == DIR_PROPOSAL_RUNNING && strcmp(p->settled_by, "balancer") == 0;
+}
+
+static int by_id(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* The operations of proposals that no person has approved, in order. Freed by the caller. */
+static uint64_t *find_own(const struct dir_view *v, size_t *ret_count)
+{
+    uint64_t *ids = mem_alloc((2 * v->proposals.count + 1) * sizeof ids[0]);
+    const struct dir_proposal *p;
+    struct ptree_iter it;
+    *ret_count = 0;
+    ptree_seek(&v->proposals, slice_of(NULL, 0), &it);
+    for (; (p = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
+        if (windows_is_own(p)) {
+            ids[(*ret_count)++] = p->operation;
+            ids[(*ret_count)++] = p->with_operation;
+        }
+    }
+    qsort(ids, *ret_count, sizeof ids[0], by_id);
+    return ids;
+}
+
+uint64_t windows_keep(const struct windows_hold *h,
+                      const struct dir_view *v,
+                      struct admission_candidate *waiting,
+                      uint64_t count)
+{
+    uint64_t kept = 0, *own;
+    size_t owned;
+    if (h->code == NULL || count == 0) {
+        return count;
+    }
+    bool all = strcmp(h->code, WINDOWS_FREEZE) == 0;
+    own = find_own(v, &owned);
+    for (uint64_t i = 0; i < count; i++) {
+        const struct dir_operation *o = waiting[i].o;
+        bool held = windows_is_routine(o->class_of) &&
+                    (all || bsearch(&o->id, own, owned, sizeof own[0], by_id) != NULL);
+        if (!held) {
+            waiting[kept++] = waiting[i];
+        }
+    }
+    mem_free(own);
+    return kept;
 }
 
 bool windows_holds(const struct windows_hold *h,

@@ -7,6 +7,7 @@
 #ifndef CONTROL_WINDOWS_H
 #define CONTROL_WINDOWS_H
 
+#include "control/admission.h"
 #include "directory/balancer.h"
 
 enum {
@@ -52,5 +53,11 @@ bool windows_is_own(const struct dir_proposal *p);
 bool windows_holds(const struct windows_hold *h,
                    const struct dir_view *v,
                    const struct dir_operation *o);
+/* As it says of each, with one walk over the proposals: takes out what is held, keeps the order of
+ * the rest, returns how many they are. */
+uint64_t windows_keep(const struct windows_hold *h,
+                      const struct dir_view *v,
+                      struct admission_candidate *waiting,
+                      uint64_t count);
 
 #endif

@@ -11,7 +11,7 @@ enum { STEPS_A_TICK = 12, DUTIES_A_TICK = 256, CHECKSUM = 1 };
 
 static bool report(struct fm *x, Cadastre__OperationReport *m, const struct fm_node *n)
 {
-    m->node = fm_text(n->name);
+    m->node = text_lent(n->name);
     m->session = n->session;
     m->seq = ++x->seq;
     return fm_try(x, CADASTRE__COMMAND__BODY_OPERATION_REPORT, m);
@@ -85,7 +85,7 @@ static bool source_says(struct fm *x, const struct dir_operation *o, Cadastre__O
     switch ((int)o->stage) {
     case DIR_STAGE_SNAPSHOT:
         m->has = DIR_REPORT_SNAPSHOT | DIR_REPORT_POSITION | DIR_REPORT_BYTES_TOTAL;
-        m->snapshot = fm_text("s1");
+        m->snapshot = text_lent("s1");
         m->position = 1;
         m->bytes_total = fm_bytes_of(x, o->partition);
         return true;
@@ -191,7 +191,7 @@ static void do_duties(struct fm *x)
         Cadastre__DutyDone m;
         cadastre__duty_done__init(&m);
         m.duty = owed[i].id;
-        m.node = fm_text(owed[i].node->name);
+        m.node = text_lent(owed[i].node->name);
         m.session = owed[i].node->session;
         m.copy = owed[i].copy;
         (void)fm_do(x, CADASTRE__COMMAND__BODY_DUTY_DONE, &m);

@@ -9,15 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-char *fm_text(const char *text)
-{
-    union {
-        const char *in;
-        char *out;
-    } u = {.in = text};
-    return u.out;
-}
-
 /* --- finding --- */
 
 struct fm_node *fm_node_of(const struct fm *x, uint64_t id)

@@ -10,6 +10,7 @@
 #define SIMULATE_INTERNAL_H
 
 #include "balancer/plan.h"
+#include "control/windows.h"
 #include "directory/budget.h"
 #include "directory/directory.h"
 #include "simulate/simulate.h"
@@ -92,6 +93,7 @@ struct fm {
     uint64_t settle_since_ms;
     struct bal_memory *memory;
     struct bal_plan plan;
+    struct windows windows; /* of the row, with their zones; owned */
     bal_q32 follower;
     double *ratios;
     uint32_t ratio_count;
@@ -110,6 +112,9 @@ static inline const struct dir_view *fm_view(const struct fm *x)
     return directory_state(x->d);
 }
 
+/* run.c: what a run holds, but for `out` and `live` */
+void fm_close(struct fm *x);
+
 /* loads.c */
 uint64_t fm_random(struct fm *x);
 double fm_uniform(struct fm *x);
@@ -127,7 +132,6 @@ void fm_sample_keys(struct fm *x, struct fm_part *p);
 enum err_code fm_do(struct fm *x, Cadastre__Command__BodyCase which, void *body);
 /* As above, and nothing is sent that would be refused. */
 bool fm_try(struct fm *x, Cadastre__Command__BodyCase which, void *body);
-char *fm_text(const char *text); /* for a message that only borrows it */
 struct fm_node *fm_node_of(const struct fm *x, uint64_t id);
 struct fm_node *fm_node_named(const struct fm *x, const char *name);
 /* Has it each label that copies require? */
@@ -156,7 +160,8 @@ struct fm_windows {
 /* Into a patch that lives no longer than `room`. */
 void fm_put_windows(const struct fm *x, struct fm_windows *room, Cadastre__BalancerPatch *m);
 /* Whether they hold routine work back now. */
-bool fm_is_held(const struct fm *x);
+void fm_hold(struct fm *x, struct windows_hold *ret);
+bool fm_is_held(struct fm *x); /* is anything? */
 
 /* measure.c */
 void fm_measure(struct fm *x);

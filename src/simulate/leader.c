@@ -158,15 +158,17 @@ static unsigned admit_some(struct fm *x)
     uint32_t attempts[ADMITTED_A_TURN];
     const struct dir_operation *o;
     struct ptree_iter it;
-    bool held = fm_is_held(x);
+    struct windows_hold hold;
     ptree_seek(&v->queued, slice_of(NULL, 0), &it);
     for (; (o = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
-        if (held && windows_is_routine(o->class_of)) {
-            continue;
-        }
         uint64_t waited = fm_log_ms(x) - o->stage_since_ms;
         waiting[count++] = (struct admission_candidate){o, waited, false, 0};
     }
+    fm_hold(x, &hold);
+    if (x->live == NULL && hold.code != NULL) {
+        hold.code = WINDOWS_FREEZE; /* a scenario has no proposals, and nobody who approves */
+    }
+    count = windows_keep(&hold, v, waiting, count);
     unsigned n = admission_choose(&admission, v, waiting, count, chosen, ADMITTED_A_TURN);
     for (unsigned i = 0; i < n; i++) {
         ids[i] = chosen[i]->o->id; /* the commands change the rows */
@@ -203,11 +205,11 @@ static void start_step(struct fm *x, const struct dir_partition *p, const struct
     cadastre__operation_start__init(&m);
     m.kind = s->kind;
     m.partition = p->id;
-    m.from = fm_text(from != NULL ? from->name : "");
-    m.to = fm_text(to != NULL ? to->name : "");
+    m.from = text_lent(from != NULL ? from->name : "");
+    m.to = text_lent(to != NULL ? to->name : "");
     m.role = s->role;
     m.class_ = s->class_of;
-    m.reason = fm_text(s->reason);
+    m.reason = text_lent(s->reason);
     m.has_expect_epoch = true;
     m.expect_epoch = p->epoch;
     m.size_bytes = fm_bytes_of(x, p->id);
@@ -221,7 +223,7 @@ static void abort_moot(struct fm *x, uint64_t operation)
     cadastre__operation_verb__init(&m);
     m.operation = operation;
     m.verb = CADASTRE__OPERATION_VERB_KIND__ABORT;
-    m.reason = fm_text("it is not needed any more");
+    m.reason = text_lent("it is not needed any more");
     (void)fm_do(x, CADASTRE__COMMAND__BODY_OPERATION_VERB, &m);
 }
 

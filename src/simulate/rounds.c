@@ -145,10 +145,10 @@ static bool start(struct fm *x, const struct bal_proposal *b, uint64_t partition
     }
     m.kind = b->kind == BAL_TRANSFER ? DIR_OPERATION_TRANSFER : DIR_OPERATION_MOVE;
     m.partition = partition;
-    m.from = fm_text(b->kind == BAL_TRANSFER ? "" : from->name);
-    m.to = fm_text(to->name);
+    m.from = text_lent(b->kind == BAL_TRANSFER ? "" : from->name);
+    m.to = text_lent(to->name);
     m.class_ = b->class_of;
-    m.reason = fm_text(bal_reason_text((enum bal_reason)b->reason));
+    m.reason = text_lent(bal_reason_text((enum bal_reason)b->reason));
     m.has_expect_epoch = true;
     m.expect_epoch = row->epoch;
     m.has_size_bytes = true;

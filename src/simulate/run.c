@@ -196,7 +196,7 @@ static void schedule(struct fm *x, const struct fm_node *n, Cadastre__Scheduling
 {
     Cadastre__NodeScheduling m;
     cadastre__node_scheduling__init(&m);
-    m.node = fm_text(n->name);
+    m.node = text_lent(n->name);
     m.verb = verb;
     enum err_code code = fm_do(x, CADASTRE__COMMAND__BODY_NODE_SCHEDULING, &m);
     ASSERT(code == ERR_OK);
@@ -230,16 +230,16 @@ static enum err_code create_keyspace(struct fm *x, struct err *e)
     Cadastre__Label require[SCENARIO_LABELS_MAX], *pointers[SCENARIO_LABELS_MAX];
     cadastre__keyspace_create__init(&m);
     cadastre__placement__init(&placement);
-    placement.spread = fm_text(x->s->spread);
+    placement.spread = text_lent(x->s->spread);
     placement.n_require = x->s->require_count;
     placement.require = pointers;
     for (uint32_t i = 0; i < x->s->require_count; i++) {
         cadastre__label__init(&require[i]);
-        require[i].name = fm_text(x->s->require[i].name);
-        require[i].value = fm_text(x->s->require[i].value);
+        require[i].name = text_lent(x->s->require[i].name);
+        require[i].value = text_lent(x->s->require[i].value);
         pointers[i] = &require[i];
     }
-    m.name = fm_text(FM_KEYSPACE);
+    m.name = text_lent(FM_KEYSPACE);
     m.scheme = DIR_SCHEME_RANGE;
     m.key_encoding = DIR_ENCODING_HEX;
     m.authority = DIR_AUTHORITY_EXCLUSIVE;
@@ -513,10 +513,11 @@ static void open_run(struct fm *x)
     x->ratios = mem_zalloc(ticks * sizeof x->ratios[0]);
 }
 
-static void close_run(struct fm *x)
+void fm_close(struct fm *x)
 {
     result_unref(x->result);
     directory_free(x->d);
+    windows_close(&x->windows);
     bal_memory_free(x->memory);
     bal_plan_close(&x->plan);
     mem_free(x->node);
@@ -550,7 +551,7 @@ simulate_run(const struct scenario *s, uint64_t seed, struct simulate_outcome *r
         fm_check_all(x);
         fm_finish(x);
     }
-    close_run(x);
+    fm_close(x);
     mem_free(x);
     if (code != ERR_OK) {
         simulate_close(ret);

@@ -41,9 +41,18 @@ static bool propose(struct fm *x, const struct bal_proposal *b)
     return ok;
 }
 
+/* What waits for a window to open, or a freeze to end, is yet to come. */
+static void wait_for_window(struct fm *x, const struct bal_proposal *b)
+{
+    if (b->kind != BAL_ADVICE && x->now_ms > x->live->waits_ms) {
+        x->live->waits_ms = x->now_ms;
+    }
+}
+
 static void propose_some(struct fm *x)
 {
     uint64_t count = 0;
+    bool held = fm_is_held(x);
     struct brake brake;
     brake_measure(fm_view(x), fm_log_ms(x), &brake);
     for (uint32_t i = 0; i < x->plan.proposal_count; i++) {
@@ -54,7 +63,11 @@ static void propose_some(struct fm *x)
         }
         if (balancer_judge(v, fm_log_ms(x), &brake, b) == BALANCER_WANTED &&
             !makes_too_many(x, b)) {
-            count += propose(x, b);
+            if (held) {
+                wait_for_window(x, b);
+            } else {
+                count += propose(x, b);
+            }
         }
     }
 }
@@ -96,7 +109,7 @@ static void plan(struct fm *x)
     bal_fleet_close(&f);
     x->live->out->rounds++;
     memcpy(x->live->out->turned_down, x->plan.rejected, sizeof x->plan.rejected);
-    if (!x->plan.breaker && !x->plan.quiet && !x->plan.recovering && !fm_is_held(x)) {
+    if (!x->plan.breaker && !x->plan.quiet && !x->plan.recovering) {
         propose_some(x);
     }
 }
@@ -208,17 +221,12 @@ static void open_answer(struct whatif_answer *a, const struct dir_view *v)
 
 static void close_run(struct fm *x)
 {
-    result_unref(x->result);
-    directory_free(x->d);
-    bal_memory_free(x->memory);
-    bal_plan_close(&x->plan);
+    fm_close(x);
     if (x->live->loads != NULL) {
         loads_free(x->live->loads);
     }
     mem_free(x->live->groups);
     mem_free(x->live);
-    mem_free(x->node);
-    mem_free(x->open);
     mem_free(x->out);
 }
 

@@ -88,8 +88,8 @@ static void put_labels(Cadastre__Label *labels,
 {
     for (uint32_t i = 0; i < count; i++) {
         cadastre__label__init(&labels[i]);
-        labels[i].name = fm_text(from[i].name);
-        labels[i].value = fm_text(from[i].value);
+        labels[i].name = text_lent(from[i].name);
+        labels[i].value = text_lent(from[i].value);
         pointers[i] = &labels[i];
     }
 }
@@ -101,7 +101,7 @@ static enum err_code add_one(struct fm *x, const struct whatif_added *a, const c
     Cadastre__NodePut m;
     cadastre__node_put__init(&m);
     (void)snprintf(address, sizeof address, "%s:7000", name);
-    m.name = fm_text(name);
+    m.name = text_lent(name);
     m.address = address;
     put_labels(labels, pointers, a->labels, a->label_count);
     put_labels(labels + a->label_count, pointers + a->label_count, a->capacity, a->capacity_count);

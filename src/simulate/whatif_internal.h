@@ -18,7 +18,7 @@ struct fm_live {
     uint32_t present;          /* nodes that were there before the changes */
     bool off;                  /* without the planner */
     uint64_t active_ms;        /* when anything last began or ended */
-    uint64_t waits_ms;         /* until then nodes that are away are waited for */
+    uint64_t waits_ms;         /* until then nodes that are away, or windows, are waited for */
     uint64_t settled_after_ms; /* so long without anything is the end */
 };
 

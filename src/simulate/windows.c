@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The scenario's windows in the directory, and what they hold, as a leader sees it. */
-#include "control/windows.h"
 #include "simulate/internal.h"
 
 void fm_put_windows(const struct fm *x, struct fm_windows *room, Cadastre__BalancerPatch *m)
@@ -12,20 +11,23 @@ void fm_put_windows(const struct fm *x, struct fm_windows *room, Cadastre__Balan
         const struct scenario_window *w = &x->s->windows[i];
         Cadastre__BalancerWindow *o = room->of[i] = &room->values[i];
         cadastre__balancer_window__init(o);
-        o->name = fm_text(w->name);
+        o->name = text_lent(w->name);
         o->kind = w->kind;
-        o->time_zone = fm_text("UTC");
+        o->time_zone = text_lent("UTC");
         o->from_ms = FM_EPOCH_MS + w->from_ms;
         o->to_ms = FM_EPOCH_MS + w->to_ms;
     }
 }
 
-bool fm_is_held(const struct fm *x)
+void fm_hold(struct fm *x, struct windows_hold *ret)
 {
-    struct windows w = {.count = 0};
+    windows_read(&x->windows, view_balancer(fm_view(x)), 0);
+    windows_look(&x->windows, fm_log_ms(x), ret);
+}
+
+bool fm_is_held(struct fm *x)
+{
     struct windows_hold h;
-    windows_read(&w, view_balancer(fm_view(x)), 0);
-    windows_look(&w, fm_log_ms(x), &h);
-    windows_close(&w);
+    fm_hold(x, &h);
     return h.code != NULL;
 }

@@ -21,6 +21,8 @@ const struct dir_result *
 agent_schedule(struct world *w, const char *name, Cadastre__SchedulingVerb verb);
 /* A range keyspace "orders" of one partition with this many sync replicas. */
 void agent_keyspace(struct world *w, uint32_t sync);
+/* Leased nodes n1 to n3, and a range keyspace "k" of one partition, which is n1's. */
+void agent_three(struct world *w);
 const struct dir_node *agent_node(const struct world *w, const char *name);
 /* Its only partition, or the one at `key`. */
 const struct dir_partition *agent_partition(const struct world *w, const char *key);

@@ -6,15 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static char *text(const char *s)
-{
-    union {
-        const char *in;
-        char *out;
-    } u = {.in = s};
-    return u.out;
-}
-
 const struct dir_result *
 moves_node(struct world *w, const char *name, const char *zone, const char *disk)
 {
@@ -26,15 +17,15 @@ moves_node(struct world *w, const char *name, const char *zone, const char *disk
     cadastre__label__init(&labels[0]);
     cadastre__label__init(&labels[1]);
     (void)snprintf(address, sizeof address, "%s:9000", name);
-    m.name = text(name);
+    m.name = text_lent(name);
     m.address = address;
     m.previous_session = agent_node(w, name) != NULL ? agent_node(w, name)->session : 0;
     m.n_labels = disk[0] != '\0' ? 2 : 1;
     m.labels = disk[0] != '\0' ? pointers : pointers + 1;
-    labels[0].name = text("disk");
-    labels[0].value = text(disk);
-    labels[1].name = text("zone");
-    labels[1].value = text(zone);
+    labels[0].name = text_lent("disk");
+    labels[0].value = text_lent(disk);
+    labels[1].name = text_lent("zone");
+    labels[1].value = text_lent(zone);
     return world_do(w, CADASTRE__COMMAND__BODY_NODE_PUT, &m);
 }
 
@@ -49,9 +40,9 @@ static void fill(struct rules *r, const struct moves_wish *wish)
     cadastre__placement__init(&r->placement);
     cadastre__label__init(&r->disk);
     r->pointer = &r->disk;
-    r->disk.name = text("disk");
-    r->disk.value = text(wish->disk);
-    r->placement.spread = text(wish->spread);
+    r->disk.name = text_lent("disk");
+    r->disk.value = text_lent(wish->disk);
+    r->placement.spread = text_lent(wish->spread);
     r->placement.n_require = wish->disk[0] != '\0';
     r->placement.require = &r->pointer;
 }
@@ -68,7 +59,7 @@ void moves_keyspace(struct world *w, const char *name, const struct moves_wish *
         keys[i] = (uint8_t)('b' + i);
         splits[m.n_splits++] = (ProtobufCBinaryData){1, &keys[i]};
     }
-    m.name = text(name);
+    m.name = text_lent(name);
     m.scheme = DIR_SCHEME_RANGE;
     m.key_encoding = DIR_ENCODING_UTF8;
     m.authority = DIR_AUTHORITY_EXCLUSIVE;
@@ -114,7 +105,7 @@ moves_start(struct world *w, const struct dir_partition *p, const struct repair_
     m.to = to;
     m.role = s->role;
     m.class_ = s->class_of;
-    m.reason = text(s->reason);
+    m.reason = text_lent(s->reason);
     return world_do(w, CADASTRE__COMMAND__BODY_OPERATION_START, &m);
 }
 
@@ -147,7 +138,7 @@ static void tell(struct world *w, const struct dir_operation *o, uint64_t node)
     m.has = UINT64_MAX;
     m.ready = true;
     m.free_bytes = 10000;
-    m.snapshot = text("s");
+    m.snapshot = text_lent("s");
     m.bytes_total = m.bytes_done = 1000;
     m.complete = m.active = m.fenced = true;
     m.from_position = 100;

@@ -169,21 +169,27 @@ uint64_t world_check(const struct dir_view *v)
     return dir_check(v, note, NULL, 20);
 }
 
-static char *text(const char *s)
+void world_close_checked(struct world *w)
 {
-    union {
-        const char *in;
-        char *out;
-    } u = {.in = s};
-    return u.out;
+    struct err e = {.code = ERR_OK};
+    CHECK_U64(world_check(world_state(w)), 0);
+    CHECK(w->rows_consistent);
+    struct directory *d = world_reload(w, &e);
+    const struct dir_view *v = d != NULL ? directory_state(d) : NULL;
+    if (!CHECK(v != NULL && memcmp(&v->hash, &world_state(w)->hash, sizeof v->hash) == 0 &&
+               v->usage.count == world_state(w)->usage.count)) {
+        tap_note("loaded from its rows: %s", e.detail);
+    }
+    directory_free(d);
+    world_close(w);
 }
 
 const struct dir_result *world_node(struct world *w, const char *name, const char *address)
 {
     Cadastre__NodePut m;
     cadastre__node_put__init(&m);
-    m.name = text(name);
-    m.address = text(address);
+    m.name = text_lent(name);
+    m.address = text_lent(address);
     m.is_static = true;
     return world_do(w, CADASTRE__COMMAND__BODY_NODE_PUT, &m);
 }
@@ -196,11 +202,11 @@ const struct dir_result *world_zoned(struct world *w, const char *name, const ch
     cadastre__node_put__init(&m);
     cadastre__label__init(&label);
     (void)snprintf(address, sizeof address, "%s:9000", name);
-    m.name = text(name);
+    m.name = text_lent(name);
     m.address = address;
     m.is_static = true;
-    label.name = text("zone");
-    label.value = text(zone);
+    label.name = text_lent("zone");
+    label.value = text_lent(zone);
     m.n_labels = 1;
     m.labels = labels;
     return world_do(w, CADASTRE__COMMAND__BODY_NODE_PUT, &m);
@@ -210,7 +216,7 @@ const struct dir_result *world_range(struct world *w, const char *name)
 {
     Cadastre__KeyspaceCreate m;
     cadastre__keyspace_create__init(&m);
-    m.name = text(name);
+    m.name = text_lent(name);
     m.scheme = DIR_SCHEME_RANGE;
     m.key_encoding = DIR_ENCODING_UTF8;
     m.authority = DIR_AUTHORITY_EXCLUSIVE;
@@ -221,7 +227,7 @@ const struct dir_result *world_hash(struct world *w, const char *name, uint64_t 
 {
     Cadastre__KeyspaceCreate m;
     cadastre__keyspace_create__init(&m);
-    m.name = text(name);
+    m.name = text_lent(name);
     m.scheme = DIR_SCHEME_HASH;
     m.key_encoding = DIR_ENCODING_UTF8;
     m.authority = DIR_AUTHORITY_EXCLUSIVE;
@@ -232,7 +238,7 @@ const struct dir_result *world_hash(struct world *w, const char *name, uint64_t 
 const struct dir_result *world_split(struct world *w, uint64_t partition, const char *at)
 {
     Cadastre__Split m;
-    ProtobufCBinaryData key = {strlen(at), (uint8_t *)text(at)};
+    ProtobufCBinaryData key = {strlen(at), (uint8_t *)text_lent(at)};
     cadastre__split__init(&m);
     m.partition = partition;
     m.n_at = 1;
@@ -254,7 +260,7 @@ const struct dir_result *world_move(struct world *w, uint64_t partition, const c
     Cadastre__Reassign m;
     cadastre__reassign__init(&m);
     m.partition = partition;
-    m.to = text(to);
+    m.to = text_lent(to);
     return world_do(w, CADASTRE__COMMAND__BODY_REASSIGN, &m);
 }
 

@@ -42,6 +42,8 @@ static inline const struct dir_view *world_state(const struct world *w)
 struct directory *world_reload(const struct world *w, struct err *e);
 /* Prints the violations as notes; returns how many. */
 uint64_t world_check(const struct dir_view *v);
+/* Its invariants hold, and it is the same when it is loaded from its rows; then it is closed. */
+void world_close_checked(struct world *w);
 
 /* Commands that many tests want. */
 const struct dir_result *world_node(struct world *w, const char *name, const char *address);

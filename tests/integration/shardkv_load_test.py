@@ -70,6 +70,16 @@ def skew(t):
     return leader(t, "/v1/skew?keyspace=ks")
 
 
+def heat(t, by):
+    """Requests of each, all that were heard of; by None those of which no report told."""
+    answer = leader(t, f"/v1/heatmap?keyspace=ks&by={by}")
+    sums = {column[by]: 0 for column in answer["columns"]}
+    for row in answer["rows"]:
+        for column, value in zip(answer["columns"], row["values"]):
+            sums[column[by]] += (value or 0) * row["heard_ms"] / 1000
+    return sums
+
+
 def near(got, want, share, what):
     assert abs(got - want) <= share * max(want, 1), f"{what}: {got}, not about {want}"
 
@@ -100,6 +110,18 @@ def the_leader_says_what_clients_did():
         assert names["a"]["key_share_at_least"] > 0.9 and names["a"]["partition"] == first, names
         equal({h["partition"] for h in answer["hot_partitions"]} - {second}, set())
         client.end()
+
+
+@test
+def the_heat_map_tells_operations_and_outcomes_apart():
+    with Nodes(1, ["n1", "n2"], 0, splits=("h",), options=OPTIONS) as t:
+        client = Client(t)
+        wait_for(lambda: client.count >= 600 and heat(t, "operation").get("put", 0) >= 60, "reports of enough requests")
+        done, ends = heat(t, "operation"), heat(t, "outcome")
+        client.end()
+        equal((set(done), set(ends)), ({"get", "put", None}, {"ok", None}))
+        near(done["get"] / done["put"], client.rate("ra", "rh1", "rx") / client.rate("wa"), 0.15, "reads for each write")
+        assert done[None] + ends[None] < 0.01 * done["get"], (done, ends)
 
 
 @test

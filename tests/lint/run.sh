@@ -29,6 +29,7 @@ check 'sizes' python3 tests/lint/sizes.py
 check 'formatting' formatted
 check 'problem codes are the same everywhere' sh -c '[ ! -e tests/lint/errors ] || tests/lint/errors'
 check 'man pages' man_pages
+check 'the tests that docs name exist, and are named' python3 tests/lint/named_tests.py
 scratch=$(mktemp)
 check 'the flags of cadastred are those of its manual page' server_flags "$scratch"
 rm -f "$scratch"

@@ -53,15 +53,6 @@ static const char *const keyspace_names[KEYSPACES] = {"one", "two", "three"};
 static const char *const node_names[NODES] = {"n0", "n1", "n2", "n3", "n4", "n5"};
 static const char *const zones[] = {"a", "b"};
 
-static char *text(const char *s)
-{
-    union {
-        const char *in;
-        char *out;
-    } u = {.in = s};
-    return u.out;
-}
-
 static int random_keyspace(struct run *r)
 {
     return (int)below(r, KEYSPACES);
@@ -339,14 +330,14 @@ static void do_move(struct run *r)
     if (chance(r, 50)) {
         from = t.part != NULL && part_has_primary(t.part) && chance(r, 90) ? t.part->copies[0].node
                                                                            : (int)below(r, NODES);
-        m.from = text(node_names[from]);
+        m.from = text_lent(node_names[from]);
     }
-    m.to = text(node_names[to]);
+    m.to = text_lent(node_names[to]);
     if (chance(r, 2)) {
-        m.to = text("nobody");
+        m.to = text_lent("nobody");
         to = NODES;
     }
-    m.reason = text("because");
+    m.reason = text_lent("because");
     enum err_code want = t.code == ERR_OK ? judge_move(&r->m, &t, from, to) : t.code;
     const struct dir_result *got = send(r, CADASTRE__COMMAND__BODY_REASSIGN, &m, want);
     if (got->err.code != ERR_OK) {
@@ -400,9 +391,9 @@ static void do_node_put(struct run *r)
     cadastre__node_put__init(&m);
     cadastre__label__init(&label);
     (void)snprintf(address, sizeof address, "10.0.0.1:%d", next.address);
-    label.name = text("zone");
-    label.value = text(zones[next.zone]);
-    m.name = text(node_names[n]);
+    label.name = text_lent("zone");
+    label.value = text_lent(zones[next.zone]);
+    m.name = text_lent(node_names[n]);
     m.address = address;
     m.labels = labels;
     m.n_labels = 1;
@@ -437,7 +428,7 @@ static void do_node_delete(struct run *r)
     int n = (int)below(r, NODES);
     Cadastre__NodeDelete m;
     cadastre__node_delete__init(&m);
-    m.name = text(node_names[n]);
+    m.name = text_lent(node_names[n]);
     m.force = chance(r, 40);
     enum err_code want = !r->m.nodes[n].exists                    ? ERR_NODE_NOT_FOUND
                          : model_copies(&r->m, n) > 0 && !m.force ? ERR_NODE_IN_USE
@@ -503,13 +494,13 @@ static void do_create(struct run *r)
     cadastre__keyspace_create__init(&m);
     cadastre__placement__init(&placement);
     cadastre__label__init(&label);
-    label.name = text("zone");
-    label.value = text("a");
+    label.name = text_lent("zone");
+    label.value = text_lent("a");
     bool zoned = chance(r, 40);
     placement.require = labels;
     placement.n_require = zoned;
-    placement.spread = text(chance(r, 50) ? "zone" : "");
-    m.name = text(chance(r, 97) ? keyspace_names[k] : "Wrong!");
+    placement.spread = text_lent(chance(r, 50) ? "zone" : "");
+    m.name = text_lent(chance(r, 97) ? keyspace_names[k] : "Wrong!");
     m.scheme = chance(r, 97) ? DIR_SCHEME_RANGE : 7;
     m.key_encoding = DIR_ENCODING_HEX;
     m.authority = DIR_AUTHORITY_EXCLUSIVE;

@@ -30,15 +30,6 @@ struct garbage {
     uint64_t ok, refused, nonsense;
 };
 
-static char *text(const char *s)
-{
-    union {
-        const char *in;
-        char *out;
-    } u = {.in = s};
-    return u.out;
-}
-
 static void keep(struct garbage *g)
 {
     if (g->count < SEEDS_MAX && g->a.len <= BYTES_MAX) {
@@ -64,10 +55,10 @@ static void small_commands(struct garbage *g)
     cadastre__place__init(&place);
     cadastre__server_remove__init(&removal);
     server.id = 1;
-    server.raft_address = text("h:7401");
+    server.raft_address = text_lent("h:7401");
     server.role = 1;
     server.instance = (ProtobufCBinaryData){16, instance};
-    bootstrap.cluster = text("c1");
+    bootstrap.cluster = text_lent("c1");
     bootstrap.n_servers = 1;
     bootstrap.servers = servers;
     settings.has_dedupe_retention_ms = true;
@@ -96,14 +87,14 @@ static void keyspace_commands(struct garbage *g)
     Cadastre__KeyspaceDelete removal;
     Cadastre__KeyspaceGrow grow;
     Cadastre__PartitionPatch limit;
-    ProtobufCBinaryData split = {1, (uint8_t *)text("q")};
+    ProtobufCBinaryData split = {1, (uint8_t *)text_lent("q")};
     cadastre__keyspace_patch__init(&patch);
     cadastre__keyspace_delete__init(&removal);
     cadastre__keyspace_grow__init(&grow);
     cadastre__partition_patch__init(&limit);
     patch.keyspace = world_keyspace(&g->a, "orders")->id;
     patch.has_policy = true;
-    patch.policy = (ProtobufCBinaryData){2, (uint8_t *)text("{}")};
+    patch.policy = (ProtobufCBinaryData){2, (uint8_t *)text_lent("{}")};
     patch.has_replicas = true;
     (void)world_do(&g->a, CADASTRE__COMMAND__BODY_KEYSPACE_PATCH, &patch);
     keep(g);

@@ -39,15 +39,6 @@ static bool chance(unsigned percent)
     return below(100) < percent;
 }
 
-static char *text(const char *s)
-{
-    union {
-        const char *in;
-        char *out;
-    } u = {.in = s};
-    return u.out;
-}
-
 static const char *name_of(uint64_t i)
 {
     static const char *const names[NODES] = {"n0", "n1", "n2", "n3"};
@@ -84,10 +75,10 @@ static void do_start(void)
     cadastre__operation_start__init(&m);
     m.kind = kinds[below(5)];
     m.partition = any_partition()->id;
-    m.from = text(chance(70) ? "" : name_of(below(NODES)));
-    m.to = text(m.kind == DIR_OPERATION_REMOVE_REPLICA ? "" : name_of(below(NODES)));
+    m.from = text_lent(chance(70) ? "" : name_of(below(NODES)));
+    m.to = text_lent(m.kind == DIR_OPERATION_REMOVE_REPLICA ? "" : name_of(below(NODES)));
     if (m.kind == DIR_OPERATION_REMOVE_REPLICA) {
-        m.from = text(name_of(below(NODES)));
+        m.from = text_lent(name_of(below(NODES)));
     }
     uint8_t bound[2] = {(uint8_t)('a' + below(26)), (uint8_t)('a' + below(26))};
     m.has_range = m.kind == DIR_OPERATION_MOVE && chance(60);
@@ -125,16 +116,16 @@ static void do_report(const struct dir_operation *o)
     const char *name = reporter(o);
     const struct dir_node *n = agent_node(&w, name);
     m.operation = o->id;
-    m.node = text(name);
+    m.node = text_lent(name);
     m.session = n->session - (chance(3) ? 1 : 0);
     m.attempt = o->attempt + (chance(3) ? 1 : 0);
     m.stage = chance(4) ? 1 + (uint32_t)below(DIR_STAGE_FAILED) : o->stage;
     m.seq = chance(4) ? seq : ++seq;
     m.has = chance(3) ? below(1 << 21) : UINT64_MAX;
     m.ready = chance(95);
-    m.refused = text(chance(2) ? "no" : "");
+    m.refused = text_lent(chance(2) ? "no" : "");
     m.free_bytes = chance(97) ? 10000 : 1;
-    m.snapshot = text("s");
+    m.snapshot = text_lent("s");
     m.bytes_total = 1000;
     m.chunk = below(10);
     m.complete = chance(60);
@@ -184,7 +175,7 @@ static Cadastre__OperationVerb verb_of(const struct dir_operation *o, uint64_t i
     m.operation = o->id;
     m.verb = verbs[i].kind;
     m.back = verbs[i].back;
-    m.reason = text("why not");
+    m.reason = text_lent("why not");
     step.is_retry = m.verb == CADASTRE__OPERATION_VERB_KIND__RETRY;
     return m;
 }
@@ -290,7 +281,7 @@ static void do_duty(void)
     Cadastre__DutyDone m;
     cadastre__duty_done__init(&m);
     m.duty = d->id;
-    m.node = text(n->name);
+    m.node = text_lent(n->name);
     m.session = n->session;
     m.copy = d->copy;
     (void)world_do(&w, CADASTRE__COMMAND__BODY_DUTY_DONE, &m);

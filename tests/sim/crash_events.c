@@ -3,15 +3,6 @@
 
 #include <string.h>
 
-static char *text(const char *s)
-{
-    union {
-        const char *in;
-        char *out;
-    } u = {.in = s};
-    return u.out;
-}
-
 static const struct dir_node *node(const struct crash *c, unsigned n)
 {
     return agent_node(&c->s->world, sim_names[n]);
@@ -250,7 +241,7 @@ static void other_command(struct crash *c)
         cadastre__operation_start__init(&m);
         m.kind = DIR_OPERATION_MOVE;
         m.partition = p->id;
-        m.to = text(sim_names[3 - c->source - c->destination]);
+        m.to = text_lent(sim_names[3 - c->source - c->destination]);
         judge_answer(c, world_do(w, CADASTRE__COMMAND__BODY_OPERATION_START, &m), true);
         break;
     default:
@@ -258,7 +249,7 @@ static void other_command(struct crash *c)
         m.kind = DIR_OPERATION_ADD_REPLICA;
         m.partition = p->id;
         m.role = DIR_ROLE_SYNC;
-        m.to = text(sim_names[3 - c->source - c->destination]);
+        m.to = text_lent(sim_names[3 - c->source - c->destination]);
         judge_answer(c, world_do(w, CADASTRE__COMMAND__BODY_OPERATION_START, &m), true);
         break;
     }
@@ -281,7 +272,7 @@ static void remove_node(struct crash *c, unsigned n)
 {
     Cadastre__NodeDelete m;
     cadastre__node_delete__init(&m);
-    m.name = text(sim_names[n]);
+    m.name = text_lent(sim_names[n]);
     c->over = c->of->expect.outcome != CRASH_REFUSED;
     judge_answer(c, world_do(&c->s->world, CADASTRE__COMMAND__BODY_NODE_DELETE, &m), false);
 }

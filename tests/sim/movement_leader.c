@@ -9,15 +9,6 @@
 
 enum { TURN_MS = 250 };
 
-static char *text(const char *s)
-{
-    union {
-        const char *in;
-        char *out;
-    } u = {.in = s};
-    return u.out;
-}
-
 static bool is_frozen(const struct sim *s)
 {
     return s->frozen_until > s->now;
@@ -49,7 +40,7 @@ const struct dir_result *leader_put(struct sim *s, unsigned node, uint64_t previ
     const struct disk *d = &s->disks[node];
     cadastre__node_put__init(&m);
     (void)snprintf(address, sizeof address, "%s:9000", sim_names[node]);
-    m.name = text(sim_names[node]);
+    m.name = text_lent(sim_names[node]);
     m.address = address;
     m.previous_session = previous;
     m.has_copies = true;
@@ -58,7 +49,7 @@ const struct dir_result *leader_put(struct sim *s, unsigned node, uint64_t previ
         if (d->copies[i].id != 0) {
             Cadastre__Copy *c = &items[m.n_copies];
             cadastre__copy__init(c);
-            c->keyspace = text("orders");
+            c->keyspace = text_lent("orders");
             c->partition = d->copies[i].partition;
             c->copy = d->copies[i].id;
             pointers[m.n_copies++] = c;
@@ -99,8 +90,8 @@ const struct dir_result *leader_start(struct sim *s, const struct leader_start *
     cadastre__operation_start__init(&m);
     m.kind = of->kind;
     m.partition = of->partition != NULL ? of->partition->id : sim_partition(s)->id;
-    m.from = text(of->from != NULL ? of->from : "");
-    m.to = text(sim_names[of->to]);
+    m.from = text_lent(of->from != NULL ? of->from : "");
+    m.to = text_lent(sim_names[of->to]);
     m.role = of->kind == DIR_OPERATION_ADD_REPLICA ? DIR_ROLE_SYNC : 0;
     if (of->keys.upto > 0) {
         m.has_range = true;
@@ -124,7 +115,7 @@ static const struct dir_result *say(struct sim *s, Cadastre__OperationVerbKind v
     m.operation = s->operation;
     m.verb = verb;
     m.back = back;
-    m.reason = text("a person said so");
+    m.reason = text_lent("a person said so");
     const struct dir_result *r = world_do(&s->world, CADASTRE__COMMAND__BODY_OPERATION_VERB, &m);
     sim_commanded(s);
     return r;
@@ -196,7 +187,7 @@ void leader_duty(struct sim *s, const struct event *e)
     Cadastre__DutyDone m;
     cadastre__duty_done__init(&m);
     m.duty = e->changed;
-    m.node = text(sim_names[sim_node(e->proc)]);
+    m.node = text_lent(sim_names[sim_node(e->proc)]);
     m.session = e->session;
     m.copy = e->previous;
     (void)world_do(&s->world, CADASTRE__COMMAND__BODY_DUTY_DONE, &m);
@@ -229,7 +220,7 @@ static void fill(const struct sim *s, const struct event *e, Cadastre__Operation
     const struct said *r = &e->said;
     cadastre__operation_report__init(m);
     m->operation = e->operation;
-    m->node = text(sim_names[sim_node(e->proc)]);
+    m->node = text_lent(sim_names[sim_node(e->proc)]);
     m->session = e->session;
     m->attempt = e->attempt;
     m->stage = e->stage;

@@ -321,15 +321,6 @@ static void send_protobuf(Cadastre__LoadReport *m)
     api_send(&w, "POST /v1/nodes/n1/load", NULL, "application/x-protobuf", slice_of(bytes, len));
 }
 
-static char *name_of(const char *s)
-{
-    static char names[8][64];
-    static unsigned next;
-    char *name = names[next++ % 8];
-    (void)snprintf(name, sizeof names[0], "%s", s);
-    return name;
-}
-
 #define SET(m, field, v) ((m).has_##field = true, (m).field = (v))
 
 /* Both forms put the same operations into the heat map. */
@@ -373,7 +364,7 @@ static void what_requests_were_is_told_apart(void)
     SET(m, interval_ms, 60000);
     m.n_partitions = 1;
     m.partitions = loads;
-    load.keyspace = name_of("ks");
+    load.keyspace = text_lent("ks");
     SET(load, partition, partition);
     SET(load, epoch, epoch);
     SET(load, reads, 60000);
@@ -384,15 +375,15 @@ static void what_requests_were_is_told_apart(void)
     SET(load, size_bytes, 0);
     load.n_by = 2;
     load.by = parts;
-    get.operation = name_of("get");
-    get.outcome = name_of("ok");
-    get.tenant = name_of("acme");
+    get.operation = text_lent("get");
+    get.outcome = text_lent("ok");
+    get.tenant = text_lent("acme");
     SET(get, requests, 60000);
-    put.operation = name_of("put");
+    put.operation = text_lent("put");
     SET(put, requests, 30000);
     send_protobuf(&m);
     CHECK_STR(api_text(&w, "errors/0/pointer"), "/partitions/0/by/1/outcome");
-    put.outcome = name_of("error");
+    put.outcome = text_lent("error");
     SET(put, requests, 30001);
     send_protobuf(&m);
     CHECK_STR(api_text(&w, "errors/0/pointer"), "/partitions/0/by/1/requests");
@@ -433,7 +424,7 @@ static void protobuf_says_the_same_as_json(void)
     m.partitions = loads;
     m.node = &node;
     SET(node, cpu_milli, 3250);
-    load.keyspace = name_of("other");
+    load.keyspace = text_lent("other");
     SET(load, partition, p);
     SET(load, epoch, api_u64(&w, "epoch"));
     SET(load, reads, 60000);

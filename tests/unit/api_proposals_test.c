@@ -9,15 +9,6 @@
 static struct api_world w;
 static uint64_t partition, epoch;
 
-static char *lent(const char *s)
-{
-    union {
-        const char *in;
-        char *out;
-    } u = {.in = s};
-    return u.out;
-}
-
 static void open_world(void)
 {
     api_world_open(&w);
@@ -46,21 +37,21 @@ static uint64_t make(enum dir_proposal_kind kind)
     for (unsigned i = 0; i < 3; i++) {
         figure_of[i] = &figures[i];
         cadastre__figure__init(&figures[i]);
-        figures[i].name = lent(names[i]);
+        figures[i].name = text_lent(names[i]);
         figures[i].group = DIR_FIGURE_EVIDENCE + i;
         figures[i].value = 10 + i;
     }
     cadastre__candidate__init(&candidate);
-    candidate.node = lent("n2");
-    candidate.code = lent("side_effect");
+    candidate.node = text_lent("n2");
+    candidate.code = text_lent("side_effect");
     m.kind = kind;
     m.partition = partition;
     m.epoch = epoch;
-    m.from = lent("n1");
-    m.to = lent(kind == DIR_PROPOSAL_MOVE ? "n3" : "");
+    m.from = text_lent("n1");
+    m.to = text_lent(kind == DIR_PROPOSAL_MOVE ? "n3" : "");
     m.class_ = DIR_CLASS_HOT;
-    m.reason_code = lent("hot_node");
-    m.reason = lent("its node bears more than its share");
+    m.reason_code = text_lent("hot_node");
+    m.reason = text_lent("its node bears more than its share");
     m.figures = figure_of;
     m.n_figures = 3;
     m.candidates = candidates;

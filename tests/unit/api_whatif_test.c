@@ -50,6 +50,10 @@ static void what_is_wrong_is_named(void)
                    "invalid_settings", "/changes/policy/budgets/rack/moves");
     expect_pointer("{\"changes\":{\"policy\":{\"thresholds\":{\"round_ms\":1}}}}", 422,
                    "invalid_settings", "/changes/policy/thresholds/round_ms");
+    expect_pointer(
+        "{\"changes\":{\"policy\":{\"windows\":[{\"name\":\"x\",\"kind\":\"freeze\",\"days\":"
+        "[\"mon\",\"mo\"],\"start\":\"1:00\"}]}}}",
+        422, "invalid_settings", "/changes/policy/windows/0/days/1");
     expect_pointer("{\"changes\":{\"zone_lost\":\"b\"}}", 422, "invalid_settings",
                    "/changes/zone_lost");
     api_world_close(&w);

@@ -884,35 +884,6 @@ static void a_new_leader_waits_and_moves_nothing_because_of_it(void)
     fleets_free(x);
 }
 
-static void memory_is_saved_and_loaded(void)
-{
-    struct fleets *x = hot_node();
-    x->part[3].load[BAL_CPU] = 300;
-    fleets_wait(x, 900000);
-    fleets_begin(x, false);
-    bal_memory_split(x->memory, 1, 5001, 5002);
-    struct buf bytes, again;
-    buf_init(&bytes, 1 << 20);
-    buf_init(&again, 1 << 20);
-    bal_memory_save(x->memory, &bytes);
-    struct bal_memory *loaded = NULL;
-    CHECK_U64(bal_memory_load(slice_of(bytes.data, bytes.len), &loaded), ERR_OK);
-    bal_memory_save(loaded, &again);
-    CHECK(slice_eq(slice_of(bytes.data, bytes.len), slice_of(again.data, again.len)));
-    CHECK_U64(loaded->past_count, x->memory->past_count);
-    CHECK(loaded->past_count > 0 && loaded->partition_count > 0 && loaded->node_count == 4);
-    bal_memory_free(loaded);
-    struct bal_memory *other = NULL;
-    for (size_t len = 0; len < bytes.len; len++) {
-        CHECK_U64(bal_memory_load(slice_of(bytes.data, len), &other), ERR_CORRUPT);
-    }
-    bytes.data[0] = 99;
-    CHECK_U64(bal_memory_load(slice_of(bytes.data, bytes.len), &other), ERR_CORRUPT);
-    buf_close(&bytes);
-    buf_close(&again);
-    fleets_free(x);
-}
-
 /* Moves that do not bring what they promise make it ask for more of the next ones. */
 static void broken_promises_raise_the_price(void)
 {
@@ -1082,7 +1053,6 @@ int main(void)
     RUN(tokens_bound_an_hour);
     RUN(a_start_without_nodes_costs_no_tokens);
     RUN(a_new_leader_waits_and_moves_nothing_because_of_it);
-    RUN(memory_is_saved_and_loaded);
     RUN(broken_promises_raise_the_price);
     RUN(noise_widens_the_band_and_a_trend_does_not);
     RUN(settings_that_make_no_sense_are_named);

@@ -25,15 +25,6 @@ enum {
 
 static struct world w;
 
-static char *text(const char *s)
-{
-    union {
-        const char *in;
-        char *out;
-    } u = {.in = s};
-    return u.out;
-}
-
 static const struct dir_partition *row(uint64_t partition)
 {
     uint8_t key[8];
@@ -82,7 +73,7 @@ static void carry_out(uint64_t proposal, uint64_t operation)
 static void figure(Cadastre__Figure *f, uint32_t group, uint64_t value)
 {
     cadastre__figure__init(f);
-    f->name = text("from_level_ppm");
+    f->name = text_lent("from_level_ppm");
     f->group = group;
     f->value = value;
 }
@@ -98,11 +89,11 @@ static void goes(uint64_t partition, const char *to, uint32_t class_of)
     m.kind = DIR_PROPOSAL_MOVE;
     m.partition = partition;
     m.epoch = row(partition)->epoch;
-    m.from = text(owner(partition));
-    m.to = text(to);
+    m.from = text_lent(owner(partition));
+    m.to = text_lent(to);
     m.class_ = class_of;
-    m.reason_code = text("hot_node");
-    m.reason = text("hot_node");
+    m.reason_code = text_lent("hot_node");
+    m.reason = text_lent("hot_node");
     m.figures = of;
     m.n_figures = 2;
     m.expires_in_ms = 600000;
@@ -206,15 +197,22 @@ struct misled {
     uint32_t class_of;       /* of its last move */
 };
 
-static void pin_all_but(uint64_t bait)
+/* Commands change what an iterator would walk over. */
+static uint64_t all_partitions(uint64_t ids[PARTITIONS])
 {
     struct ptree_iter it;
     const struct dir_partition *p;
-    uint64_t ids[PARTITIONS], count = 0;
+    uint64_t count = 0;
     ptree_seek(&world_state(&w)->partitions, slice_of(NULL, 0), &it);
     for (; (p = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
         ids[count++] = p->id;
     }
+    return count;
+}
+
+static void pin_all_but(uint64_t bait)
+{
+    uint64_t ids[PARTITIONS], count = all_partitions(ids);
     for (uint64_t i = 0; i < count; i++) {
         Cadastre__PartitionPatch m;
         cadastre__partition_patch__init(&m);
@@ -325,13 +323,7 @@ static void a_misleading_load_is_braked_and_others_go_on(void)
     open_world();
     struct misled x = {.loads = loads_new(), .bait = first_partition()};
     x.memory = bal_memory_new(w.time_ms);
-    struct ptree_iter it;
-    const struct dir_partition *p;
-    uint64_t ids[PARTITIONS], count = 0;
-    ptree_seek(&world_state(&w)->partitions, slice_of(NULL, 0), &it);
-    for (; (p = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
-        ids[count++] = p->id;
-    }
+    uint64_t ids[PARTITIONS], count = all_partitions(ids);
     for (uint64_t i = 0; i < count; i++) { /* eight on each node */
         if (i % 3 != 0) {
             goes(ids[i], i % 3 == 1 ? "n2" : "n3", DIR_CLASS_OPTIMISE);

@@ -12,22 +12,10 @@ static struct world w;
 static struct loads *loads;
 static struct bal_fleet f;
 
-static char *text(const char *s)
-{
-    union {
-        const char *in;
-        char *out;
-    } u = {.in = s};
-    return u.out;
-}
-
 static void begin(void)
 {
     world_open(&w);
-    (void)agent_put(&w, "n1", 0);
-    CHECK_U64(world_range(&w, "k")->err.code, ERR_OK);
-    (void)agent_put(&w, "n2", 0);
-    (void)agent_put(&w, "n3", 0);
+    agent_three(&w);
     loads = loads_new();
 }
 
@@ -166,10 +154,10 @@ static uint64_t make(enum dir_proposal_kind kind, const char *to)
     m.kind = kind;
     m.partition = at("a")->id;
     m.epoch = at("a")->epoch;
-    m.from = text("n1");
-    m.to = text(to);
-    m.reason_code = text("hot_node");
-    m.reason = text("hot_node");
+    m.from = text_lent("n1");
+    m.to = text_lent(to);
+    m.reason_code = text_lent("hot_node");
+    m.reason = text_lent("hot_node");
     m.expires_in_ms = 600000;
     const struct dir_result *r = world_do(&w, CADASTRE__COMMAND__BODY_PROPOSAL_MAKE, &m);
     CHECK_U64(r->err.code, ERR_OK);
@@ -223,8 +211,8 @@ static void an_operation_counts_at_its_destination(void)
     cadastre__operation_start__init(&m);
     m.kind = DIR_OPERATION_MOVE;
     m.partition = at("a")->id;
-    m.from = text("n1");
-    m.to = text("n3");
+    m.from = text_lent("n1");
+    m.to = text_lent("n3");
     CHECK_U64(world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_START, &m)->err.code, ERR_OK);
     build(NULL, 0);
     uint32_t p = index_of(at("a"));
@@ -247,8 +235,8 @@ static void a_late_report_does_not_bring_the_load_back(void)
     cadastre__operation_start__init(&m);
     m.kind = DIR_OPERATION_MOVE;
     m.partition = at("a")->id;
-    m.from = text("n1");
-    m.to = text("n3");
+    m.from = text_lent("n1");
+    m.to = text_lent("n3");
     const struct dir_result *r = world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_START, &m);
     CHECK_U64(r->err.code, ERR_OK);
     moves_until(&w, r->operation->id, DIR_STAGE_WINDOW);

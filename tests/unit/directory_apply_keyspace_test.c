@@ -5,20 +5,11 @@
 
 #include <string.h>
 
-static char *text(const char *s)
-{
-    union {
-        const char *in;
-        char *out;
-    } u = {.in = s};
-    return u.out;
-}
-
 static Cadastre__KeyspaceCreate create(const char *name)
 {
     Cadastre__KeyspaceCreate m;
     cadastre__keyspace_create__init(&m);
-    m.name = text(name);
+    m.name = text_lent(name);
     m.scheme = DIR_SCHEME_RANGE;
     m.key_encoding = DIR_ENCODING_UTF8;
     m.authority = DIR_AUTHORITY_EXCLUSIVE;
@@ -32,7 +23,7 @@ static const struct dir_result *send_create(struct world *w, Cadastre__KeyspaceC
 
 static ProtobufCBinaryData bytes(const char *s)
 {
-    return (ProtobufCBinaryData){strlen(s), (uint8_t *)text(s)};
+    return (ProtobufCBinaryData){strlen(s), (uint8_t *)text_lent(s)};
 }
 
 static void splits_must_ascend_and_be_inside(void)
@@ -102,7 +93,7 @@ static void wrong_fields_are_named(void)
         m[i].scheme = i >= 7 && i <= 10 ? DIR_SCHEME_HASH : DIR_SCHEME_RANGE;
         m[i].partitions = i >= 7 && i <= 10 ? 4 : 0;
     }
-    m[0].name = text("Orders");
+    m[0].name = text_lent("Orders");
     m[1].scheme = 3;
     m[2].key_encoding = 0;
     m[3].authority = 3;
@@ -329,8 +320,8 @@ static void new_rules_let_in_who_was_kept_out(void)
     Cadastre__Label label, *labels[] = {&label};
     cadastre__placement__init(&placement);
     cadastre__label__init(&label);
-    label.name = text("zone");
-    label.value = text("b");
+    label.name = text_lent("zone");
+    label.value = text_lent("b");
     placement.n_require = 1;
     placement.require = labels;
     Cadastre__KeyspaceCreate c = create("orders");
@@ -339,7 +330,7 @@ static void new_rules_let_in_who_was_kept_out(void)
     (void)world_zoned(&w, "n1", "a");
     CHECK_U64(world_state(&w)->unplaced, 1);
     CHECK_U64(world_at(&w, "orders", "")->state, DIR_UNAVAILABLE);
-    label.value = text("a");
+    label.value = text_lent("a");
     Cadastre__KeyspacePatch m = patch(&w, "orders");
     m.has_placement = true;
     m.placement = &placement;
@@ -349,14 +340,14 @@ static void new_rules_let_in_who_was_kept_out(void)
     const struct dir_partition *p = world_at(&w, "orders", "");
     CHECK(p->state == DIR_ACTIVE && p->holds_data && p->epoch == world_state(&w)->revision);
     /* A rule that the owner breaks is accepted: it is for others to bring it about. */
-    label.value = text("c");
+    label.value = text_lent("c");
     CHECK_U64(world_do(&w, CADASTRE__COMMAND__BODY_KEYSPACE_PATCH, &m)->err.code, ERR_OK);
     CHECK_U64(world_at(&w, "orders", "")->state, DIR_ACTIVE);
-    label.name = text("Zone");
+    label.name = text_lent("Zone");
     CHECK_STR(world_do(&w, CADASTRE__COMMAND__BODY_KEYSPACE_PATCH, &m)->err.pointer,
               "/placement/require");
-    label.name = text("zone");
-    placement.spread = text("Zone");
+    label.name = text_lent("zone");
+    placement.spread = text_lent("Zone");
     CHECK_STR(world_do(&w, CADASTRE__COMMAND__BODY_KEYSPACE_PATCH, &m)->err.pointer,
               "/placement/spread");
     CHECK_U64(world_check(world_state(&w)), 0);

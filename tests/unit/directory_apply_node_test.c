@@ -7,15 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static char *text(const char *s)
-{
-    union {
-        const char *in;
-        char *out;
-    } u = {.in = s};
-    return u.out;
-}
-
 static const struct dir_node *node(const struct world *w, const char *name)
 {
     return view_node(world_state(w), slice_of(name, strlen(name)));
@@ -25,7 +16,7 @@ static const struct dir_result *remove_node(struct world *w, const char *name, b
 {
     Cadastre__NodeDelete m;
     cadastre__node_delete__init(&m);
-    m.name = text(name);
+    m.name = text_lent(name);
     m.force = force;
     return world_do(w, CADASTRE__COMMAND__BODY_NODE_DELETE, &m);
 }
@@ -45,12 +36,12 @@ static const struct dir_result *create(struct world *w, const struct rules *r)
     cadastre__keyspace_create__init(&m);
     cadastre__placement__init(&placement);
     cadastre__label__init(&label);
-    label.name = text("zone");
-    label.value = text(r->require_zone != NULL ? r->require_zone : "");
+    label.name = text_lent("zone");
+    label.value = text_lent(r->require_zone != NULL ? r->require_zone : "");
     placement.n_require = r->require_zone != NULL;
     placement.require = labels;
-    placement.spread = text(r->spread);
-    m.name = text(r->name);
+    placement.spread = text_lent(r->spread);
+    m.name = text_lent(r->name);
     m.scheme = DIR_SCHEME_HASH;
     m.key_encoding = DIR_ENCODING_HEX;
     m.authority = DIR_AUTHORITY_EXCLUSIVE;
@@ -251,14 +242,14 @@ static void wrong_nodes_are_refused(void)
     Cadastre__Label labels[DIR_LABELS_MAX + 1], *pointers[DIR_LABELS_MAX + 1];
     for (int i = 0; i <= DIR_LABELS_MAX; i++) {
         cadastre__label__init(&labels[i]);
-        labels[i].name = text("zone");
-        labels[i].value = text("7");
+        labels[i].name = text_lent("zone");
+        labels[i].value = text_lent("7");
         pointers[i] = &labels[i];
     }
     Cadastre__NodePut m;
     cadastre__node_put__init(&m);
-    m.name = text("n1");
-    m.address = text("h:1");
+    m.name = text_lent("n1");
+    m.address = text_lent("h:1");
     m.labels = m.capacity = pointers;
     CHECK_U64(world_node(&w, "N1", "h:1")->err.code, ERR_INVALID_REQUEST);
     CHECK_STR(world_node(&w, "n1", "")->err.pointer, "/address");
@@ -270,15 +261,15 @@ static void wrong_nodes_are_refused(void)
     m.n_labels = DIR_LABELS_MAX + 1;
     CHECK_U64(world_do(&w, CADASTRE__COMMAND__BODY_NODE_PUT, &m)->err.code, ERR_LIMIT_EXCEEDED);
     m.n_labels = 1;
-    labels[0].value = text("");
+    labels[0].value = text_lent("");
     CHECK_STR(world_do(&w, CADASTRE__COMMAND__BODY_NODE_PUT, &m)->err.pointer, "/labels");
-    labels[0].value = text("a\nb");
+    labels[0].value = text_lent("a\nb");
     CHECK_STR(world_do(&w, CADASTRE__COMMAND__BODY_NODE_PUT, &m)->err.pointer, "/labels");
     m.n_labels = 0;
     m.n_capacity = 1;
-    labels[0].value = text("1.5");
+    labels[0].value = text_lent("1.5");
     CHECK_STR(world_do(&w, CADASTRE__COMMAND__BODY_NODE_PUT, &m)->err.pointer, "/capacity");
-    labels[0].value = text("4096");
+    labels[0].value = text_lent("4096");
     CHECK_U64(world_do(&w, CADASTRE__COMMAND__BODY_NODE_PUT, &m)->err.code, ERR_OK);
     CHECK_STR(dir_node_capacity(node(&w, "n1"))[0].value, "4096");
     CHECK_U64(world_state(&w)->revision, 1);
@@ -361,8 +352,8 @@ static void a_leased_primary_is_not_reassigned(void)
     world_open(&w);
     Cadastre__NodePut m;
     cadastre__node_put__init(&m);
-    m.name = text("n1");
-    m.address = text("h:1");
+    m.name = text_lent("n1");
+    m.address = text_lent("h:1");
     (void)world_do(&w, CADASTRE__COMMAND__BODY_NODE_PUT, &m);
     (void)world_node(&w, "n2", "h:2");
     (void)world_range(&w, "orders");

@@ -6,15 +6,6 @@
 
 #include <string.h>
 
-static char *text(const char *s)
-{
-    union {
-        const char *in;
-        char *out;
-    } u = {.in = s};
-    return u.out;
-}
-
 static void open_orders(struct world *w)
 {
     world_open(w);
@@ -97,7 +88,8 @@ static void bad_split_keys_are_named(void)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         ProtobufCBinaryData at[2];
         for (int k = 0; k < 2; k++) {
-            at[k] = (ProtobufCBinaryData){strlen(rows[i].at[k]), (uint8_t *)text(rows[i].at[k])};
+            at[k] =
+                (ProtobufCBinaryData){strlen(rows[i].at[k]), (uint8_t *)text_lent(rows[i].at[k])};
         }
         Cadastre__Split m;
         cadastre__split__init(&m);
@@ -129,7 +121,7 @@ static void the_number_of_partitions_is_bounded(void)
     state_copy(world_state(&w), &s);
     s.partitions.count = DIR_PARTITIONS_MAX; /* only the count is looked at */
     Cadastre__Split m;
-    ProtobufCBinaryData at = {1, (uint8_t *)text("m")};
+    ProtobufCBinaryData at = {1, (uint8_t *)text_lent("m")};
     cadastre__split__init(&m);
     m.partition = world_at(&w, "orders", "")->id;
     m.n_at = 1;
@@ -187,7 +179,7 @@ static void a_retired_id_is_told_from_a_stale_epoch(void)
     CHECK(r->retired && r->route_count == 3 && r->partition == first);
     CHECK(r->routes[2].partition == world_at(&w, "orders", "z"));
     Cadastre__Split m;
-    ProtobufCBinaryData at = {1, (uint8_t *)text("c")};
+    ProtobufCBinaryData at = {1, (uint8_t *)text_lent("c")};
     cadastre__split__init(&m);
     m.partition = world_at(&w, "orders", "a")->id;
     m.n_at = 1;
@@ -253,9 +245,9 @@ reassign(struct world *w, uint64_t id, const char *from, const char *to)
     Cadastre__Reassign m;
     cadastre__reassign__init(&m);
     m.partition = id;
-    m.from = text(from);
-    m.to = text(to);
-    m.reason = text("it was empty");
+    m.from = text_lent(from);
+    m.to = text_lent(to);
+    m.reason = text_lent("it was empty");
     return world_do(w, CADASTRE__COMMAND__BODY_REASSIGN, &m);
 }
 
@@ -300,7 +292,7 @@ static void who_may_take_a_partition(void)
     Cadastre__Reassign m;
     cadastre__reassign__init(&m);
     m.partition = world_at(&w, "orders", "")->id;
-    m.to = text("n2");
+    m.to = text_lent("n2");
     Cadastre__Command c;
     cadastre__command__init(&c);
     c.body_case = CADASTRE__COMMAND__BODY_REASSIGN;

@@ -30,18 +30,6 @@ static void open_world(void)
     }
 }
 
-static void close_world(void)
-{
-    struct err e;
-    CHECK_U64(world_check(world_state(&w)), 0);
-    CHECK(w.rows_consistent);
-    struct directory *d = world_reload(&w, &e);
-    CHECK(d != NULL && directory_state(d)->hash.lo == world_state(&w)->hash.lo);
-    CHECK(d != NULL && directory_state(d)->usage.count == world_state(&w)->usage.count);
-    directory_free(d);
-    world_close(&w);
-}
-
 /* A partition of this node that nothing holds. */
 static uint64_t free_partition(const char *node)
 {
@@ -153,7 +141,7 @@ static void one_budget(enum dir_budget budget, bool of_bytes, uint32_t routine, 
     CHECK(of_bytes || moves_of(budget, value_of(budget)) == 4);
     CHECK(!of_bytes || bytes_of(budget, value_of(budget)) == 40 * MIB);
     CHECK_U64(fleet_admit(&w, third), ERR_BUDGET_EXCEEDED);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void every_budget_is_kept_for_every_class(void)
@@ -184,7 +172,7 @@ static void recoveries_may_take_all_of_it(void)
     }
     CHECK_U64(fleet_admit(&w, pair(DIR_BUDGET_CLUSTER, 2, DIR_CLASS_OPERATOR, 0)),
               ERR_BUDGET_EXCEEDED);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void the_cluster_grows_with_its_nodes(void)
@@ -200,7 +188,7 @@ static void the_cluster_grows_with_its_nodes(void)
     CHECK_U64(dir_budget_limit(world_state(&w), DIR_BUDGET_CLUSTER).moves, 17);
     CHECK_U64(dir_budget_reserve(world_state(&w), DIR_BUDGET_DEVICE).moves, 0);
     CHECK_U64(dir_budget_reserve(world_state(&w), DIR_BUDGET_SOURCE).moves, 1);
-    close_world();
+    world_close_checked(&w);
 }
 
 /* --- the modeled figures --- */
@@ -225,7 +213,7 @@ static void the_modeled_move_fits_and_three_more_do_not(void)
     CHECK(why.budget == DIR_BUDGET_SOURCE && why.of_bytes);
     CHECK(why.used == 94 * MIB && why.wanted == 3 * MIB && why.limit == 96 * MIB);
     CHECK_U64(fleet_admit(&w, queue_of("s0", "d2", DIR_CLASS_OPERATOR, 2 * MIB)), ERR_OK);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void the_rate_is_the_smallest_share(void)
@@ -246,7 +234,7 @@ static void the_rate_is_the_smallest_share(void)
     /* More than there can be is cut down to what there can be, else it would wait for ever. */
     uint64_t greedy = queue_of("s2", "d2", DIR_CLASS_BALANCE, 4096 * MIB);
     CHECK_U64(dir_budget_rate(world_state(&w), fleet_operation(&w, greedy)).copy, 48 * MIB);
-    close_world();
+    world_close_checked(&w);
 }
 
 /* Its live changes alone are more than routine work may have. */
@@ -260,7 +248,7 @@ static void what_can_never_fit_says_why(void)
     struct dir_waiting why = waiting(id);
     CHECK(why.of_bytes && why.budget == DIR_BUDGET_SOURCE && why.used == 0);
     CHECK(strstr(why.detail, "the budget source of s0 has 0 bytes/s in use of 100663296") != NULL);
-    close_world();
+    world_close_checked(&w);
 }
 
 /* --- where bytes flow --- */
@@ -283,7 +271,7 @@ static void the_source_is_where_bytes_come_from(void)
     CHECK_U64(moves_of(DIR_BUDGET_SOURCE, primary), 1);
     CHECK_U64(moves_of(DIR_BUDGET_SOURCE, from), 0);
     CHECK_U64(moves_of(DIR_BUDGET_DESTINATION, "c"), 1);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void a_shared_device_reads_and_writes(void)
@@ -299,7 +287,7 @@ static void a_shared_device_reads_and_writes(void)
     CHECK_U64(fleet_admit(&w, queue_of("s2", "s3", DIR_CLASS_OPERATOR, 6 * MIB)),
               ERR_BUDGET_EXCEEDED);
     CHECK_U64(fleet_admit(&w, queue_of("s2", "d0", DIR_CLASS_OPERATOR, 10 * MIB)), ERR_OK);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void labels_are_those_of_the_admission(void)
@@ -314,7 +302,7 @@ static void labels_are_those_of_the_admission(void)
     CHECK_U64(moves_of(DIR_BUDGET_RACK, "r2"), 0);
     fleet_abort(&w, id);
     CHECK_U64(world_state(&w)->usage.count, 0);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void what_copies_nothing_takes_no_bytes(void)
@@ -339,7 +327,7 @@ static void what_copies_nothing_takes_no_bytes(void)
     CHECK_U64(world_state(&w)->usage.count, 2);
     fleet_to(&w, id, DIR_STAGE_DONE);
     CHECK_U64(world_state(&w)->usage.count, 0);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void a_node_does_not_give_and_take_at_once(void)
@@ -357,7 +345,7 @@ static void a_node_does_not_give_and_take_at_once(void)
     CHECK(waiting(in).budget == DIR_BUDGET_SOURCE);
     CHECK_U64(fleet_admit(&w, queue_of("s1", "d1", DIR_CLASS_DRAIN, MIB)), ERR_OK);
     CHECK_U64(fleet_admit(&w, queue_of("s1", "d2", DIR_CLASS_LAST_COPY, MIB)), ERR_OK);
-    close_world();
+    world_close_checked(&w);
 }
 
 /* --- recovery first --- */
@@ -373,7 +361,7 @@ static void nothing_routine_passes_a_recovery(void)
     CHECK(why.budget == 0 && why.operation == recovery);
     CHECK_U64(fleet_admit(&w, recovery), ERR_OK);
     CHECK_U64(fleet_admit(&w, routine), ERR_OK);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void a_recovery_that_can_not_begin_stops_nobody(void)
@@ -385,7 +373,7 @@ static void a_recovery_that_can_not_begin_stops_nobody(void)
     (void)agent_end(&w, "d1", agent_node(&w, "d1")->session, false);
     CHECK_U64(waiting(recovery).code, ERR_NO_DESTINATION);
     CHECK_U64(fleet_admit(&w, routine), ERR_OK);
-    close_world();
+    world_close_checked(&w);
 }
 
 /* What the dead node's own budgets hold does not matter: others copy, to others. */
@@ -416,7 +404,7 @@ static void a_dead_node_does_not_bind_its_recovery(void)
     s.class_of = DIR_CLASS_LAST_COPY; /* now that a copy is lost */
     CHECK_U64(fleet_admit(&w, fleet_start(&w, &s)), ERR_OK);
     CHECK_U64(moves_of(DIR_BUDGET_SOURCE, live), 1);
-    close_world();
+    world_close_checked(&w);
 }
 
 /* --- giving back --- */
@@ -449,7 +437,7 @@ static void a_reservation_steps_down_after_the_work(void)
     (void)fleet_release(&w, id, DIR_RELEASE_STEPS);
     CHECK_U64(world_state(&w)->usage.count, 0);
     CHECK_U64(fleet_admit(&w, balance), ERR_OK);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void the_way_back_takes_over_what_the_move_held(void)
@@ -470,7 +458,7 @@ static void the_way_back_takes_over_what_the_move_held(void)
     CHECK_U64(world_check(world_state(&w)), 0);
     fleet_abort(&w, back);
     CHECK_U64(world_state(&w)->usage.count, 0);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void what_is_tried_again_reserves_anew(void)
@@ -483,7 +471,7 @@ static void what_is_tried_again_reserves_anew(void)
     CHECK_U64(fleet_operation(&w, id)->state, DIR_OPERATION_QUEUED);
     CHECK_U64(world_state(&w)->usage.count, 0);
     CHECK_U64(world_state(&w)->queued.count, 1);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void without_a_time_to_step_down_all_is_given_back_at_once(void)
@@ -493,7 +481,7 @@ static void without_a_time_to_step_down_all_is_given_back_at_once(void)
     uint64_t id = queue_of("s0", "d0", DIR_CLASS_OPERATOR, MIB);
     fleet_to(&w, id, DIR_STAGE_CLEANUP);
     CHECK_U64(world_state(&w)->usage.count, 0);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void what_has_failed_holds_nothing(void)
@@ -505,7 +493,7 @@ static void what_has_failed_holds_nothing(void)
     fleet_abort(&w, id);
     CHECK_U64(fleet_operation(&w, id)->state, DIR_OPERATION_ABORTED);
     CHECK_U64(world_state(&w)->usage.count, 0);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void a_lowered_limit_ends_nothing_and_lets_nothing_in(void)
@@ -523,7 +511,7 @@ static void a_lowered_limit_ends_nothing_and_lets_nothing_in(void)
     CHECK_U64(fleet_operation(&w, next)->state, DIR_OPERATION_QUEUED);
     (void)fleet_limit(&w, DIR_BUDGET_CLUSTER, DIR_BUDGET_COMPUTED, DIR_BUDGET_COMPUTED);
     CHECK_U64(fleet_admit(&w, next), ERR_OK);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void limits_have_bounds(void)
@@ -544,7 +532,7 @@ static void limits_have_bounds(void)
                             .live = DIR_REVISION_MAX + 1};
     CHECK_U64(fleet_start(&w, &s), 0);
     CHECK_STR(w.result->err.pointer, "/live_bytes_per_s");
-    close_world();
+    world_close_checked(&w);
 }
 
 /* --- check --- */
@@ -590,7 +578,7 @@ static void damage_is_found(void)
     CHECK_STR(check_reservation(bad), "it holds a reservation that it has no use for");
     dir_unref(bad);
     CHECK(check_reservation(fleet_operation(&w, queued)) == NULL);
-    close_world();
+    world_close_checked(&w);
 }
 
 int main(void)

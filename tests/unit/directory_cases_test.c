@@ -12,15 +12,6 @@
 static struct world w;
 static uint64_t op;
 
-static char *text(const char *s)
-{
-    union {
-        const char *in;
-        char *out;
-    } u = {.in = s};
-    return u.out;
-}
-
 static const struct dir_partition *part(void)
 {
     return agent_partition(&w, "a");
@@ -47,12 +38,12 @@ start(enum dir_operation_kind kind, const struct dir_partition *p, const char *t
     cadastre__operation_start__init(&m);
     if (part_from != NULL) {
         m.has_range = m.range_end_open = true;
-        m.range_start.data = (void *)text(part_from);
+        m.range_start.data = (void *)text_lent(part_from);
         m.range_start.len = strlen(part_from);
     }
     m.kind = kind;
     m.partition = p->id;
-    m.to = text(to);
+    m.to = text_lent(to);
     m.role = kind == DIR_OPERATION_ADD_REPLICA ? DIR_ROLE_SYNC : 0;
     const struct dir_result *r = world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_START, &m);
     op = r->err.code == ERR_OK ? r->operation->id : op;
@@ -65,7 +56,7 @@ static enum err_code verb(Cadastre__OperationVerbKind kind)
     cadastre__operation_verb__init(&m);
     m.operation = op;
     m.verb = kind;
-    m.reason = text("a person said so");
+    m.reason = text_lent("a person said so");
     return world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_VERB, &m)->err.code;
 }
 
@@ -73,7 +64,7 @@ static enum err_code delete_node(const char *name)
 {
     Cadastre__NodeDelete m;
     cadastre__node_delete__init(&m);
-    m.name = text(name);
+    m.name = text_lent(name);
     m.force = true;
     return world_do(&w, CADASTRE__COMMAND__BODY_NODE_DELETE, &m)->err.code;
 }

@@ -16,23 +16,14 @@ static const struct dir_balancer *balancer(void)
     return view_balancer(world_state(&w));
 }
 
-static char *text(const char *s)
-{
-    union {
-        const char *in;
-        char *out;
-    } u = {.in = s};
-    return u.out;
-}
-
 static enum err_code note(const char *code, const char *metric, uint64_t value)
 {
     Cadastre__BalancerNote m;
     cadastre__balancer_note__init(&m);
-    m.code = text(code);
-    m.detail = text(metric[0] != '\0' ? "of n1" : "");
-    m.metric = text(metric);
-    m.node = text(metric[0] != '\0' ? "n1" : "");
+    m.code = text_lent(code);
+    m.detail = text_lent(metric[0] != '\0' ? "of n1" : "");
+    m.metric = text_lent(metric);
+    m.node = text_lent(metric[0] != '\0' ? "n1" : "");
     m.value = value;
     m.limit = 50;
     m.proposed = 2;
@@ -60,16 +51,6 @@ static void open_world(void)
     w.time_ms = START;
 }
 
-static void close_world(void)
-{
-    struct err e;
-    CHECK_U64(world_check(world_state(&w)), 0);
-    struct directory *d = world_reload(&w, &e);
-    CHECK(d != NULL && directory_state(d)->hash.lo == world_state(&w)->hash.lo);
-    directory_free(d);
-    world_close(&w);
-}
-
 static void what_goes_on_is_noted_hourly(void)
 {
     open_world();
@@ -81,7 +62,7 @@ static void what_goes_on_is_noted_hourly(void)
     CHECK_U64(balancer()->notes[1].rounds, 100);
     CHECK_U64(balancer()->notes[1].proposed, 20);
     CHECK_U64(dir_balancer_since(balancer()), START);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void another_outcome_begins_anew(void)
@@ -95,7 +76,7 @@ static void another_outcome_begins_anew(void)
     CHECK_U64(dir_balancer_since(balancer()), at);
     CHECK_U64(rounds("balanced", HOUR / 2), 1);
     CHECK_U64(balancer()->note_count, 5);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void days_of_it_leave_the_rest(void)
@@ -111,7 +92,7 @@ static void days_of_it_leave_the_rest(void)
     CHECK_U64(balancer()->note_count, DIR_BALANCER_NOTES_MAX);
     CHECK_STR(balancer()->notes[0].code, "code8");
     CHECK_STR(balancer()->notes[61].code, "code69");
-    close_world();
+    world_close_checked(&w);
 }
 
 static void a_guardrail_names_what_it_is_of(void)
@@ -129,7 +110,7 @@ static void a_guardrail_names_what_it_is_of(void)
     CHECK_U64(note("guardrail", "queue_ms_p99", 95), ERR_OK);
     CHECK_U64(dir_balancer_last(balancer())->value, 95);
     CHECK_U64(note("guardrail", "a\nb", 1), ERR_INVALID_REQUEST);
-    close_world();
+    world_close_checked(&w);
 }
 
 int main(void)

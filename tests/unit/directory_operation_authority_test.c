@@ -12,15 +12,6 @@
 static struct world w;
 static uint64_t op, seq;
 
-static char *text(const char *s)
-{
-    union {
-        const char *in;
-        char *out;
-    } u = {.in = s};
-    return u.out;
-}
-
 static const struct dir_partition *part(void)
 {
     return agent_partition(&w, "k");
@@ -44,8 +35,8 @@ static void start(enum dir_operation_kind kind, const char *from, const char *to
     cadastre__operation_start__init(&m);
     m.kind = kind;
     m.partition = part()->id;
-    m.from = text(from);
-    m.to = text(to);
+    m.from = text_lent(from);
+    m.to = text_lent(to);
     m.role = kind == DIR_OPERATION_ADD_REPLICA ? DIR_ROLE_SYNC : 0;
     const struct dir_result *r = world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_START, &m);
     CHECK_U64(r->err.code, ERR_OK);
@@ -67,7 +58,7 @@ static enum err_code verb(Cadastre__OperationVerbKind kind)
     cadastre__operation_verb__init(&m);
     m.operation = op;
     m.verb = kind;
-    m.reason = text("a person said so");
+    m.reason = text_lent("a person said so");
     return world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_VERB, &m)->err.code;
 }
 
@@ -78,7 +69,7 @@ static void report(uint64_t node, uint64_t old_writes)
     Cadastre__OperationReport m;
     cadastre__operation_report__init(&m);
     m.operation = op;
-    m.node = text(n->name);
+    m.node = text_lent(n->name);
     m.session = n->session;
     m.attempt = it()->attempt;
     m.stage = it()->stage;
@@ -86,7 +77,7 @@ static void report(uint64_t node, uint64_t old_writes)
     m.has = UINT64_MAX;
     m.ready = m.complete = m.active = m.fenced = true;
     m.free_bytes = 10000;
-    m.snapshot = text("s");
+    m.snapshot = text_lent("s");
     m.bytes_total = 1000;
     m.from_position = m.final_position = m.applied_position = 100;
     m.at_position = it()->validate_at;

@@ -15,15 +15,6 @@ static struct world w;
 static uint64_t op, seq_s, seq_d;
 static const char *from = "n1", *to = "n2"; /* of the steps below */
 
-static char *text(const char *s)
-{
-    union {
-        const char *in;
-        char *out;
-    } u = {.in = s};
-    return u.out;
-}
-
 static const struct dir_partition *part(void)
 {
     return agent_partition(&w, "k");
@@ -53,8 +44,8 @@ start(enum dir_operation_kind kind, const char *leaving, const char *taking)
     cadastre__operation_start__init(&m);
     m.kind = kind;
     m.partition = part()->id;
-    m.from = text(leaving);
-    m.to = text(taking);
+    m.from = text_lent(leaving);
+    m.to = text_lent(taking);
     m.role = kind == DIR_OPERATION_ADD_REPLICA ? DIR_ROLE_SYNC : 0;
     const struct dir_result *r = world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_START, &m);
     if (r->err.code == ERR_OK) {
@@ -78,7 +69,7 @@ static const struct dir_result *verb(Cadastre__OperationVerbKind kind)
     cadastre__operation_verb__init(&m);
     m.operation = op;
     m.verb = kind;
-    m.reason = text("a person said so");
+    m.reason = text_lent("a person said so");
     return world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_VERB, &m);
 }
 
@@ -99,7 +90,7 @@ static Cadastre__OperationReport report(const char *node)
     Cadastre__OperationReport m;
     cadastre__operation_report__init(&m);
     m.operation = op;
-    m.node = text(node);
+    m.node = text_lent(node);
     m.session = agent_node(&w, node)->session;
     m.attempt = it()->attempt;
     m.stage = it()->stage;
@@ -127,7 +118,7 @@ static const struct dir_result *snapshot(void)
 {
     Cadastre__OperationReport m = report(from);
     m.has = DIR_REPORT_SNAPSHOT | DIR_REPORT_POSITION | DIR_REPORT_BYTES_TOTAL;
-    m.snapshot = text("s1");
+    m.snapshot = text_lent("s1");
     m.position = 100;
     m.bytes_total = 1000;
     return tell(&m);
@@ -261,17 +252,6 @@ static void at(enum dir_stage stage, uint32_t sync)
     to_stage(stage);
 }
 
-static void close_world(void)
-{
-    struct err e;
-    CHECK_U64(world_check(world_state(&w)), 0);
-    CHECK(w.rows_consistent);
-    struct directory *d = world_reload(&w, &e);
-    CHECK(d != NULL && directory_state(d)->hash.lo == world_state(&w)->hash.lo);
-    directory_free(d);
-    world_close(&w);
-}
-
 static bool has_duty(const char *node)
 {
     struct ptree_iter iter;
@@ -342,7 +322,7 @@ static void a_move_goes_all_the_way(void)
     CHECK_U64(tell(&m)->err.code, ERR_OK);
     CHECK(it()->state == DIR_OPERATION_DONE && !has_duty("n1"));
     CHECK(it()->epoch_before == epoch && it()->epoch_after == part()->epoch);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void old_writes_fail_the_operation_and_keep_the_data(void)
@@ -356,7 +336,7 @@ static void old_writes_fail_the_operation_and_keep_the_data(void)
     CHECK(it()->state == DIR_OPERATION_FAILED);
     CHECK_STR(it()->attention_code, "old_epoch_writes");
     CHECK(!has_duty("n1"));
-    close_world();
+    world_close_checked(&w);
 }
 
 /* --- each row's own ends --- */
@@ -369,14 +349,14 @@ static void prepare_may_refuse(void)
         Cadastre__OperationReport m = report("n2");
         Cadastre__Check check, *checks[] = {&check};
         cadastre__check__init(&check);
-        check.name = text("disk");
-        m.refused = text(i == 0 ? "no" : "");
+        check.name = text_lent("disk");
+        m.refused = text_lent(i == 0 ? "no" : "");
         m.n_checks = i == 0 ? 0 : 1;
         m.checks = checks;
         CHECK_U64(tell(&m)->err.code, ERR_OK);
         CHECK(it()->state == DIR_OPERATION_ABORTED && role_on("n2") == 0 && has_duty("n2"));
         CHECK_STR(it()->attention_code, codes[i]);
-        close_world();
+        world_close_checked(&w);
     }
 }
 
@@ -385,11 +365,11 @@ static void headroom_is_asked_for(void)
     at(DIR_STAGE_SNAPSHOT, 0);
     Cadastre__OperationReport m = report("n1");
     m.has = DIR_REPORT_SNAPSHOT | DIR_REPORT_POSITION | DIR_REPORT_BYTES_TOTAL;
-    m.snapshot = text("s1");
+    m.snapshot = text_lent("s1");
     m.bytes_total = 1100;
     (void)tell(&m);
     CHECK_STR(it()->attention_code, "insufficient_headroom");
-    close_world();
+    world_close_checked(&w);
 }
 
 static void damaged_chunks_abort(void)
@@ -405,7 +385,7 @@ static void damaged_chunks_abort(void)
     m.checksum_failures = 1000;
     (void)tell(&m);
     CHECK_STR(it()->attention_code, "checksum_failures");
-    close_world();
+    world_close_checked(&w);
 }
 
 /* What the next report lacks, by pointer; nothing of it counts. */
@@ -420,19 +400,19 @@ static void a_report_says_what_it_lacks(void)
     m.has = DIR_REPORT_FREE_BYTES;
     CHECK_STR(tell(&m)->err.pointer, "/ready");
     m.has = DIR_REPORT_READY | DIR_REPORT_FREE_BYTES;
-    m.refused = text("no\x1b[2J");
+    m.refused = text_lent("no\x1b[2J");
     CHECK_STR(tell(&m)->err.pointer, "/refused");
-    m.refused = text("");
-    m.problem = text("\xc3");
+    m.refused = text_lent("");
+    m.problem = text_lent("\xc3");
     CHECK_STR(tell(&m)->err.pointer, "/problem");
-    m.problem = text("");
+    m.problem = text_lent("");
     memset(long_name, 'a', sizeof long_name - 1);
     cadastre__check__init(&check);
     m.n_checks = 1;
     m.checks = checks;
     const char *const names[] = {"", "a\nb", long_name};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        check.name = text(names[i]);
+        check.name = text_lent(names[i]);
         const struct dir_result *r = tell(&m);
         CHECK(r->err.code == ERR_INVALID_REQUEST && strcmp(r->err.pointer, "/checks") == 0);
     }
@@ -442,17 +422,17 @@ static void a_report_says_what_it_lacks(void)
     to_stage(DIR_STAGE_SNAPSHOT);
     m = report("n1");
     m.has = DIR_REPORT_SNAPSHOT | DIR_REPORT_BYTES_TOTAL;
-    m.snapshot = text("s1");
+    m.snapshot = text_lent("s1");
     CHECK_STR(tell(&m)->err.pointer, "/position");
     m.has |= DIR_REPORT_POSITION;
-    m.snapshot = text("s\n1");
+    m.snapshot = text_lent("s\n1");
     CHECK_STR(tell(&m)->err.pointer, "/snapshot");
     CHECK(it()->stage == DIR_STAGE_SNAPSHOT);
     to_stage(DIR_STAGE_WINDOW);
     m = report("n1");
     m.has = DIR_REPORT_OPEN_OPERATIONS;
     CHECK_STR(tell(&m)->err.pointer, "/stale_reads");
-    close_world();
+    world_close_checked(&w);
 }
 
 static void a_gap_begins_at_the_snapshot_again(void)
@@ -464,7 +444,7 @@ static void a_gap_begins_at_the_snapshot_again(void)
     (void)tell(&m);
     CHECK(it()->stage == DIR_STAGE_SNAPSHOT && it()->attempt == 2 && it()->copy > old);
     CHECK(has_duty("n2") && it()->snapshot[0] == '\0');
-    close_world();
+    world_close_checked(&w);
 }
 
 /* The source restarted without it, or made another in its place. */
@@ -480,7 +460,7 @@ static void a_lost_snapshot_is_made_again(void)
     struct dir_task got[DIR_TASK_CLEANUP + 1];
     collect_tasks("n2", got);
     CHECK(got[DIR_TASK_CLEANUP].copy == old && got[DIR_TASK_CLEANUP].operation == NULL);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void lag_keeps_it_in_catch_up(void)
@@ -491,7 +471,7 @@ static void lag_keeps_it_in_catch_up(void)
     m.lag_bytes = (1 << 20) + 1;
     (void)tell(&m);
     CHECK_U64(it()->stage, DIR_STAGE_CATCH_UP);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void joined_only_after_both_sides(void)
@@ -505,7 +485,7 @@ static void joined_only_after_both_sides(void)
     CHECK(!it()->joined && it()->stage == DIR_STAGE_DUAL_WRITE);
     (void)applied(120);
     CHECK(it()->joined && it()->stage == DIR_STAGE_VALIDATE);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void passed_positions_move_away(void)
@@ -531,7 +511,7 @@ static void passed_positions_move_away(void)
     m.at_position = second - 1;
     CHECK_U64(tell(&m)->err.code, ERR_STALE_REPORT);
     CHECK_U64(it()->validate_at, second);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void a_mismatch_copies_once_more_then_aborts(void)
@@ -546,7 +526,7 @@ static void a_mismatch_copies_once_more_then_aborts(void)
     CHECK(it()->state == DIR_OPERATION_ABORTED);
     CHECK_STR(it()->attention_code, "validation_mismatch");
     CHECK(it()->source_says.checksum == 5 && it()->destination_says.checksum == 6);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void a_fence_is_of_its_epoch(void)
@@ -558,7 +538,7 @@ static void a_fence_is_of_its_epoch(void)
     m.epoch = part()->epoch - 1;
     CHECK_U64(tell(&m)->err.code, ERR_STALE_REPORT);
     CHECK_U64(it()->stage, DIR_STAGE_FENCE);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void the_cutover_waits_and_compares(void)
@@ -571,7 +551,7 @@ static void the_cutover_waits_and_compares(void)
     CHECK(it()->state == DIR_OPERATION_ABORTED && part()->epoch > epoch);
     CHECK(part()->state == DIR_ACTIVE);
     CHECK_STR(primary(), "n1");
-    close_world();
+    world_close_checked(&w);
 }
 
 /* --- what the keyspace's policy changes --- */
@@ -613,7 +593,7 @@ static void prepare_with(const char *check, bool ready)
     Cadastre__OperationReport m = report("n2");
     Cadastre__Check c, *checks[] = {&c};
     cadastre__check__init(&c);
-    c.name = text(check != NULL ? check : "");
+    c.name = text_lent(check != NULL ? check : "");
     c.ok = true;
     m.has = DIR_REPORT_READY | DIR_REPORT_FREE_BYTES;
     m.ready = ready;
@@ -625,7 +605,7 @@ static void prepare_with(const char *check, bool ready)
 
 static void a_required_check_is_missed(void)
 {
-    char *names[] = {text("schema"), text("encryption")};
+    char *names[] = {text_lent("schema"), text_lent("encryption")};
     at(DIR_STAGE_PREPARE, 0);
     policy_checks(names, 2);
     prepare_with(NULL, false); /* not ready: it may still come */
@@ -634,14 +614,14 @@ static void a_required_check_is_missed(void)
     CHECK(it()->state == DIR_OPERATION_ABORTED && has_duty("n2"));
     CHECK_STR(it()->attention_code, "prepare_check_failed");
     CHECK_STR(it()->attention, "encryption");
-    close_world();
+    world_close_checked(&w);
     at(DIR_STAGE_PREPARE, 0);
     policy_checks(names, 1);
     prepare_with("schema", true);
     CHECK_U64(it()->stage, DIR_STAGE_SNAPSHOT);
     policy_checks(NULL, 0);
     CHECK_U64(world_keyspace(&w, "orders")->rules.check_count, 0);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void a_cold_destination_waits_before_the_fence(void)
@@ -658,7 +638,7 @@ static void a_cold_destination_waits_before_the_fence(void)
         CHECK_U64(it()->stage, late != 0 ? DIR_STAGE_VALIDATE : DIR_STAGE_FENCE);
         (void)time_out(); /* another attempt has to say it again */
         CHECK(!it()->warm);
-        close_world();
+        world_close_checked(&w);
     }
 }
 
@@ -668,11 +648,11 @@ static void policy_goes_before_settings(void)
     policy_value(DIR_POLICY_HEADROOM_PPM, 1300000, ERR_OK);
     Cadastre__OperationReport m = report("n1");
     m.has = DIR_REPORT_SNAPSHOT | DIR_REPORT_POSITION | DIR_REPORT_BYTES_TOTAL;
-    m.snapshot = text("s1");
+    m.snapshot = text_lent("s1");
     m.bytes_total = 1000;
     (void)tell(&m);
     CHECK_STR(it()->attention_code, "insufficient_headroom");
-    close_world();
+    world_close_checked(&w);
     at(DIR_STAGE_COPY, 0);
     policy_value(DIR_POLICY_MAX_CHECKSUM_FAILURES, 0, ERR_OK);
     m = report("n2");
@@ -680,7 +660,7 @@ static void policy_goes_before_settings(void)
     m.checksum_failures = 1;
     (void)tell(&m);
     CHECK_STR(it()->attention_code, "checksum_failures");
-    close_world();
+    world_close_checked(&w);
     at(DIR_STAGE_CATCH_UP, 0);
     policy_value(DIR_POLICY_CUTOVER_LAG_BYTES, 5, ERR_OK);
     m = report("n2");
@@ -696,7 +676,7 @@ static void policy_goes_before_settings(void)
     CHECK_U64(dir_policy_get(world_state(&w), ks, DIR_POLICY_FENCE_MAX_MS),
               world_state(&w)->settings.fence_max_ms);
     CHECK_U64(dir_policy_space(world_state(&w), NULL, 1000001), 1200002);
-    close_world();
+    world_close_checked(&w);
 }
 
 /* --- reports that do not count --- */
@@ -714,7 +694,7 @@ static void the_same_report_is_answered_the_same(void)
     CHECK_U64(world_state(&w)->revision, revision);
     m.free_bytes++;
     CHECK_U64(tell(&m)->err.code, ERR_STALE_REPORT);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void reports_of_others_do_not_count(void)
@@ -734,7 +714,7 @@ static void reports_of_others_do_not_count(void)
     m.operation = 99999;
     CHECK_U64(tell(&m)->err.code, ERR_OPERATION_NOT_FOUND);
     CHECK_U64(world_state(&w)->revision, revision);
-    close_world();
+    world_close_checked(&w);
 }
 
 /* --- people and timers --- */
@@ -752,11 +732,11 @@ static void an_abort_before_the_fence_keeps_the_epoch(void)
         CHECK(has_duty("n2") == (s > DIR_STAGE_QUEUED));
         CHECK_STR(primary(), "n1");
         CHECK_U64(verb(CADASTRE__OPERATION_VERB_KIND__ABORT)->err.code, ERR_OK);
-        close_world();
+        world_close_checked(&w);
     }
     at(DIR_STAGE_WINDOW, 0);
     CHECK_U64(verb(CADASTRE__OPERATION_VERB_KIND__ABORT)->err.code, ERR_PAST_CUTOVER);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void a_time_out_tries_again(void)
@@ -779,7 +759,7 @@ static void a_time_out_tries_again(void)
         (void)world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_TIMEOUT, &m);
         CHECK_U64(world_state(&w)->revision, revision);
         to_stage(DIR_STAGE_WINDOW);
-        close_world();
+        world_close_checked(&w);
     }
 }
 
@@ -791,7 +771,7 @@ static void attempts_are_bounded(void)
     }
     CHECK(it()->state == DIR_OPERATION_ABORTED);
     CHECK_STR(it()->attention_code, "attempts_exhausted");
-    close_world();
+    world_close_checked(&w);
 }
 
 static void a_busy_partition_is_left_alone(void)
@@ -805,7 +785,7 @@ static void a_busy_partition_is_left_alone(void)
     m.keyspace = world_keyspace(&w, "orders")->id;
     CHECK_U64(world_do(&w, CADASTRE__COMMAND__BODY_KEYSPACE_DELETE, &m)->err.code,
               ERR_KEYSPACE_BUSY);
-    close_world();
+    world_close_checked(&w);
 }
 
 /* --- tried again --- */
@@ -834,14 +814,14 @@ static void an_aborted_move_begins_anew(void)
             Cadastre__DutyDone m;
             cadastre__duty_done__init(&m);
             m.duty = d->id;
-            m.node = text("n2");
+            m.node = text_lent("n2");
             m.session = agent_node(&w, "n2")->session;
             m.copy = d->copy;
             CHECK_U64(world_do(&w, CADASTRE__COMMAND__BODY_DUTY_DONE, &m)->err.code, ERR_OK);
         }
         to_stage(DIR_STAGE_WINDOW);
         CHECK(it()->copy > old_copy || s == DIR_STAGE_QUEUED);
-        close_world();
+        world_close_checked(&w);
     }
 }
 
@@ -855,7 +835,7 @@ static void a_retry_has_its_own_attempts(void)
     uint32_t attempts = it()->attempt;
     CHECK_U64(verb(RETRY)->err.code, ERR_OK);
     CHECK(it()->attempt == attempts + 1 && it()->state == DIR_OPERATION_QUEUED);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void what_can_not_be_tried_again(void)
@@ -894,7 +874,7 @@ static void what_can_not_be_tried_again(void)
     m.verb = RETRY;
     CHECK_U64(world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_VERB, &m)->err.code,
               ERR_OPERATION_NOT_FOUND);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void old_writes_are_known_at_the_second_time(void)
@@ -918,7 +898,7 @@ static void old_writes_are_known_at_the_second_time(void)
     (void)tell(&m);
     CHECK(it()->state == DIR_OPERATION_DONE && it()->old_epoch_writes == 3);
     CHECK_U64(verb(RETRY)->err.code, ERR_PAST_CUTOVER);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void a_copy_that_counts_again_is_not_cleaned_up(void)
@@ -936,7 +916,7 @@ static void a_copy_that_counts_again_is_not_cleaned_up(void)
     CHECK_U64(verb(RETRY)->err.code, ERR_OK);
     CHECK(it()->stage == DIR_STAGE_CLEANUP && role_on("n1") == 0 && has_duty("n1"));
     CHECK_STR(primary(), "n2");
-    close_world();
+    world_close_checked(&w);
 }
 
 /* --- the way back --- */
@@ -982,7 +962,7 @@ static void the_way_back_begins_with_the_old_copy(void)
     to_stage(DIR_STAGE_WINDOW);
     CHECK_STR(primary(), "n1");
     CHECK(part()->replicas[0].copy == copy && role_on("n2") == DIR_ROLE_ASYNC);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void a_way_back_that_lost_its_base_begins_at_prepare(void)
@@ -1007,7 +987,7 @@ static void a_way_back_that_lost_its_base_begins_at_prepare(void)
         CHECK(has_duty("n1"));
         to_stage(DIR_STAGE_WINDOW);
         CHECK_STR(primary(), "n1");
-        close_world();
+        world_close_checked(&w);
     }
 }
 
@@ -1018,12 +998,12 @@ static void a_way_back_may_be_given_up(void)
     CHECK_U64(verb(CADASTRE__OPERATION_VERB_KIND__ABORT)->err.code, ERR_OK);
     CHECK(part()->operation == 0 && role_on("n1") == 0 && has_duty("n1"));
     CHECK_STR(primary(), "n2");
-    close_world();
+    world_close_checked(&w);
     at(DIR_STAGE_WINDOW, 0);
     end_session("n1");
     CHECK_U64(finish(true)->err.code, ERR_NO_DESTINATION);
     CHECK_U64(it()->stage, DIR_STAGE_WINDOW);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void in_the_window_the_source_may_follow(void)
@@ -1048,7 +1028,7 @@ static void in_the_window_the_source_may_follow(void)
         end_session("n2");
         CHECK_STR(primary(), "");
         CHECK(role_on("n1") == DIR_ROLE_ASYNC);
-        close_world();
+        world_close_checked(&w);
     }
 }
 
@@ -1061,13 +1041,13 @@ start_part(const char *key, const char *leaving, const char *part_start, const c
     cadastre__operation_start__init(&m);
     m.kind = DIR_OPERATION_MOVE;
     m.partition = agent_partition(&w, key)->id;
-    m.from = text(leaving);
-    m.to = text("n2");
+    m.from = text_lent(leaving);
+    m.to = text_lent("n2");
     m.has_range = true;
-    m.range_start.data = (uint8_t *)text(part_start);
+    m.range_start.data = (uint8_t *)text_lent(part_start);
     m.range_start.len = strlen(part_start);
     m.range_end_open = part_end == NULL;
-    m.range_end.data = (uint8_t *)text(part_end != NULL ? part_end : "");
+    m.range_end.data = (uint8_t *)text_lent(part_end != NULL ? part_end : "");
     m.range_end.len = part_end != NULL ? strlen(part_end) : 0;
     const struct dir_result *r = world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_START, &m);
     if (r->err.code == ERR_OK) {
@@ -1135,7 +1115,7 @@ static void which_parts_there_are(void)
     CHECK_U64(start_part("z", "", "", "v")->err.code, ERR_OK); /* from its own start */
     CHECK(slice_eq(dir_part_start(&it()->part), slice_of("t", 1)));
     CHECK(runs_from("z", "t", NULL));
-    close_world();
+    world_close_checked(&w);
 }
 
 static void a_part_gets_an_id_of_its_own(void)
@@ -1178,7 +1158,7 @@ static void a_part_gets_an_id_of_its_own(void)
         (void)finish(false);
         CHECK(it()->stage == DIR_STAGE_CLEANUP && role_on("n1") == 0);
         CHECK(duty_of_operation(world_state(&w), it())->partition == part()->id);
-        close_world();
+        world_close_checked(&w);
     }
 }
 
@@ -1192,7 +1172,7 @@ static void a_part_that_does_not_move_changes_nothing(void)
         CHECK(part()->id == id && role_on("n2") == 0 && runs_from("k", "", NULL));
         CHECK_U64(verb(RETRY)->err.code, ERR_OK);
         CHECK(it()->part.is_set);
-        close_world();
+        world_close_checked(&w);
     }
 }
 
@@ -1226,7 +1206,7 @@ static void the_rest_of_a_lapsed_source_fails_over(void)
             CHECK_U64(told_routes(id), 3);
             (void)agent_put(&w, "n1", 0);
             CHECK_STR(owner_of("a"), sync > 0 ? "n3" : "n1");
-            close_world();
+            world_close_checked(&w);
         }
     }
     part_at(DIR_STAGE_VALIDATE, 0, "f", "t");
@@ -1237,7 +1217,7 @@ static void the_rest_of_a_lapsed_source_fails_over(void)
     CHECK(agent_partition(&w, "a")->state == DIR_UNAVAILABLE);
     (void)agent_put(&w, "n1", 0);
     CHECK_STR(owner_of("a"), "n1");
-    close_world();
+    world_close_checked(&w);
 }
 
 static void a_part_comes_back_as_the_partition_that_it_is(void)
@@ -1249,7 +1229,7 @@ static void a_part_comes_back_as_the_partition_that_it_is(void)
     to_stage(DIR_STAGE_WINDOW);
     CHECK(part()->id == id && runs_from("k", "f", "t"));
     CHECK_STR(primary(), "n1");
-    close_world();
+    world_close_checked(&w);
 }
 
 static void tasks_say_which_part(void)
@@ -1263,7 +1243,7 @@ static void tasks_say_which_part(void)
         t = &got[DIR_TASK_GRANT];
         CHECK_U64(t->start.len, side); /* the candidate has only that */
     }
-    close_world();
+    world_close_checked(&w);
 }
 
 /* --- when something dies --- */
@@ -1276,7 +1256,7 @@ static void the_source_lapses_before_joined(void)
         end_session("n1");
         CHECK_STR(primary(), "n3");
         CHECK(it()->state == DIR_OPERATION_ABORTED && role_on("n2") == 0 && has_duty("n2"));
-        close_world();
+        world_close_checked(&w);
         at((enum dir_stage)s, 0);
         end_session("n1");
         CHECK_STR(primary(), "");
@@ -1288,7 +1268,7 @@ static void the_source_lapses_before_joined(void)
         CHECK(it()->attempt == 2 && it()->epoch_before == part()->epoch);
         CHECK_U64(it()->stage, s < DIR_STAGE_DUAL_WRITE ? s : DIR_STAGE_CATCH_UP);
         to_stage(DIR_STAGE_WINDOW);
-        close_world();
+        world_close_checked(&w);
     }
 }
 
@@ -1297,17 +1277,17 @@ static void nothing_waits_for_a_node_that_is_gone(void)
     open_world(0);
     Cadastre__NodeDelete m;
     cadastre__node_delete__init(&m);
-    m.name = text("n2");
+    m.name = text_lent("n2");
     CHECK_U64(world_do(&w, CADASTRE__COMMAND__BODY_NODE_DELETE, &m)->err.code, ERR_OK);
     CHECK(it()->state == DIR_OPERATION_ABORTED && part()->operation == 0);
     CHECK_STR(it()->attention_code, "node_removed");
-    close_world();
+    world_close_checked(&w);
     at(DIR_STAGE_WINDOW, 0);
     end_session("n2");
     CHECK_STR(it()->attention_code, "destination_lapsed");
     (void)agent_put(&w, "n2", 0);
     CHECK_STR(it()->attention_code, "");
-    close_world();
+    world_close_checked(&w);
 }
 
 static void forward_only_after_an_equal_validation(void)
@@ -1324,12 +1304,12 @@ static void forward_only_after_an_equal_validation(void)
     CHECK_U64(verb(CADASTRE__OPERATION_VERB_KIND__PROMOTE_CANDIDATE)->err.code, ERR_OK);
     CHECK_STR(primary(), "n2");
     CHECK_STR(it()->attention_code, "unvalidated");
-    close_world();
+    world_close_checked(&w);
     at(DIR_STAGE_VALIDATE, 1); /* a replica has every write, and is preferred */
     end_session("n1");
     CHECK_STR(primary(), "n3");
     CHECK(it()->state == DIR_OPERATION_ABORTED);
-    close_world();
+    world_close_checked(&w);
     for (int s = DIR_STAGE_FENCE; s <= DIR_STAGE_CUTOVER; s++) {
         at((enum dir_stage)s, 1);
         uint64_t epoch = part()->epoch;
@@ -1337,7 +1317,7 @@ static void forward_only_after_an_equal_validation(void)
         CHECK_STR(primary(), "n2");
         CHECK(it()->stage == DIR_STAGE_WINDOW && part()->epoch > epoch);
         CHECK(part()->start_position == (s == DIR_STAGE_CUTOVER ? 150 : 0));
-        close_world();
+        world_close_checked(&w);
     }
 }
 
@@ -1352,7 +1332,7 @@ static void the_destination_lapses(void)
         CHECK_U64(catch_up()->err.code, ERR_STALE_REPORT);
         (void)agent_put(&w, "n2", 0);
         to_stage(DIR_STAGE_WINDOW);
-        close_world();
+        world_close_checked(&w);
     }
 }
 
@@ -1370,7 +1350,7 @@ static void either_side_registers_again(void)
             CHECK((part()->epoch > epoch) == (who == 0 || s >= DIR_STAGE_FENCE));
             CHECK_U64(it()->attempt, 2); /* one restart is one attempt of eight */
             to_stage(DIR_STAGE_WINDOW);
-            close_world();
+            world_close_checked(&w);
         }
     }
 }
@@ -1380,12 +1360,12 @@ static void a_lost_candidate_is_begun_again(void)
     at(DIR_STAGE_VALIDATE, 0);
     (void)agent_put_copies(&w, "n2", NULL, 0);
     CHECK(it()->stage == DIR_STAGE_SNAPSHOT && !it()->joined);
-    close_world();
+    world_close_checked(&w);
     at(DIR_STAGE_WINDOW, 0);
     end_session("n2"); /* as any primary's death: the old source is no heir */
     CHECK_STR(primary(), "");
     CHECK_U64(role_on("n1"), DIR_ROLE_ASYNC);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void a_forced_failover_ends_it(void)
@@ -1398,7 +1378,7 @@ static void a_forced_failover_ends_it(void)
     CHECK_U64(agent_failover(&w, part()->id, "n3", true)->err.code, ERR_OK);
     CHECK(view_operation(world_state(&w), id)->state == DIR_OPERATION_ABORTED);
     CHECK_STR(primary(), "n3");
-    close_world();
+    world_close_checked(&w);
 }
 
 /* --- the other kinds --- */
@@ -1425,7 +1405,7 @@ static void a_replica_is_added_and_removed(void)
     (void)admit();
     CHECK(it()->stage == DIR_STAGE_CLEANUP && role_on("n1") == 0 && has_duty("n1"));
     CHECK_U64(start(DIR_OPERATION_REMOVE_REPLICA, "n2", "")->err.code, ERR_NO_DESTINATION);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void another_copy_moves_without_a_fence(void)
@@ -1440,7 +1420,7 @@ static void another_copy_moves_without_a_fence(void)
     CHECK(it()->stage == DIR_STAGE_CLEANUP && part()->epoch == epoch);
     CHECK(role_on("n2") == DIR_ROLE_SYNC && role_on("n3") == 0 && has_duty("n3"));
     CHECK_STR(primary(), "n1");
-    close_world();
+    world_close_checked(&w);
 }
 
 static void what_can_not_be_started(void)
@@ -1461,7 +1441,7 @@ static void what_can_not_be_started(void)
     CHECK_U64(start(DIR_OPERATION_MOVE, "", "n2")->err.code, ERR_NO_DESTINATION);
     (void)world_node(&w, "n4", "n4:1");
     CHECK_U64(start(DIR_OPERATION_MOVE, "", "n4")->err.code, ERR_NEEDS_STAGED_MOVE);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void tasks_say_what_each_side_does(void)
@@ -1482,7 +1462,7 @@ static void tasks_say_what_each_side_does(void)
     (void)dir_tasks(world_state(&w), agent_node(&w, "n2"), 0, collect, got);
     CHECK(got[DIR_TASK_STAGE].copy == it()->copy && !got[DIR_TASK_STAGE].is_source);
     CHECK(got[DIR_TASK_GRANT].role == DIR_ROLE_JOINING);
-    close_world();
+    world_close_checked(&w);
 }
 
 int main(void)

@@ -9,35 +9,11 @@
 
 static struct world w;
 
-static char *text(const char *s)
-{
-    union {
-        const char *in;
-        char *out;
-    } u = {.in = s};
-    return u.out;
-}
-
 /* Three live nodes, and a keyspace whose partitions are all on n1. */
 static void begin(void)
 {
     world_open(&w);
-    (void)agent_put(&w, "n1", 0);
-    CHECK_U64(world_range(&w, "k")->err.code, ERR_OK);
-    (void)agent_put(&w, "n2", 0);
-    (void)agent_put(&w, "n3", 0);
-}
-
-static void end(void)
-{
-    CHECK_U64(world_check(world_state(&w)), 0);
-    struct err e = {0};
-    struct directory *again = world_reload(&w, &e);
-    if (!CHECK(again != NULL)) {
-        tap_note("%s", e.detail);
-    }
-    directory_free(again);
-    world_close(&w);
+    agent_three(&w);
 }
 
 static const struct dir_partition *at(const char *key)
@@ -52,10 +28,10 @@ static Cadastre__ProposalMake proposal(enum dir_proposal_kind kind, const struct
     m.kind = kind;
     m.partition = p->id;
     m.epoch = p->epoch;
-    m.from = text("n1");
-    m.to = text("n2");
-    m.reason_code = text("hot_node");
-    m.reason = text("n1 has 1.4 times the mean");
+    m.from = text_lent("n1");
+    m.to = text_lent("n2");
+    m.reason_code = text_lent("hot_node");
+    m.reason = text_lent("n1 has 1.4 times the mean");
     m.expires_in_ms = 600000;
     return m;
 }
@@ -87,7 +63,7 @@ static enum err_code settle(uint64_t id, Cadastre__ProposalVerb verb)
     cadastre__proposal_settle__init(&m);
     m.proposal = id;
     m.verb = verb;
-    m.reason = text("looks right");
+    m.reason = text_lent("looks right");
     w.principal = "ada";
     return world_do(&w, CADASTRE__COMMAND__BODY_PROPOSAL_SETTLE, &m)->err.code;
 }
@@ -108,7 +84,7 @@ static enum err_code abort_operation(uint64_t id)
     cadastre__operation_verb__init(&m);
     m.operation = id;
     m.verb = CADASTRE__OPERATION_VERB_KIND__ABORT;
-    m.reason = text("no");
+    m.reason = text_lent("no");
     return world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_VERB, &m)->err.code;
 }
 
@@ -118,7 +94,7 @@ static enum err_code measure(uint64_t id, uint64_t value)
     Cadastre__Figure f, *figures[] = {&f};
     cadastre__proposal_measure__init(&m);
     cadastre__figure__init(&f);
-    f.name = text("relief_ppm");
+    f.name = text_lent("relief_ppm");
     f.group = DIR_FIGURE_MEASURED;
     f.value = value;
     m.proposal = id;
@@ -135,11 +111,11 @@ static void one_that_is_approved_starts_its_operation(void)
     Cadastre__Candidate c, *candidates[] = {&c};
     cadastre__figure__init(&f);
     cadastre__candidate__init(&c);
-    f.name = text("load_ppm");
+    f.name = text_lent("load_ppm");
     f.group = DIR_FIGURE_EVIDENCE;
     f.value = 1400000;
-    c.node = text("n3");
-    c.code = text("over_capacity");
+    c.node = text_lent("n3");
+    c.code = text_lent("over_capacity");
     m.figures = figures;
     m.n_figures = 1;
     m.candidates = candidates;
@@ -167,7 +143,7 @@ static void one_that_is_approved_starts_its_operation(void)
     CHECK(get(id)->state == DIR_PROPOSAL_FAILED && get(id)->figures[1].value == 7);
     CHECK_U64(measure(id, 9), ERR_OK); /* the newest word counts, once */
     CHECK(get(id)->figure_count == 2 && get(id)->figures[1].value == 9);
-    end();
+    world_close_checked(&w);
 }
 
 static void one_that_is_rejected_or_too_old_does_nothing(void)
@@ -184,7 +160,7 @@ static void one_that_is_rejected_or_too_old_does_nothing(void)
     CHECK_U64(reject(expired), ERR_PROPOSAL_SETTLED);
     CHECK_U64(at("a")->operation, 0);
     CHECK_U64(approve(12345), ERR_PROPOSAL_NOT_FOUND);
-    end();
+    world_close_checked(&w);
 }
 
 static void it_holds_for_the_epoch_that_the_plan_saw(void)
@@ -196,7 +172,7 @@ static void it_holds_for_the_epoch_that_the_plan_saw(void)
     CHECK_U64(approve(id), ERR_STALE_EPOCH);
     CHECK(get(id)->state == DIR_PROPOSAL_OPEN);
     CHECK_U64(make(&m)->err.code, ERR_STALE_EPOCH);
-    end();
+    world_close_checked(&w);
 }
 
 static void splits_and_merges_are_done_at_once(void)
@@ -222,7 +198,7 @@ static void splits_and_merges_are_done_at_once(void)
     m.execute = true;
     CHECK_U64(make(&m)->err.code, ERR_BAD_SPLIT_KEY);
     CHECK_U64(world_state(&w)->proposals.count, 2);
-    end();
+    world_close_checked(&w);
 }
 
 static void a_swap_begins_whole_or_not_at_all(void)
@@ -251,7 +227,7 @@ static void a_swap_begins_whole_or_not_at_all(void)
     CHECK_U64(abort_operation(get(id)->with_operation), ERR_OK);
     CHECK_U64(measure(id, 1), ERR_OK);
     CHECK(get(id)->state == DIR_PROPOSAL_FAILED);
-    end();
+    world_close_checked(&w);
 }
 
 static void bad_ones_are_refused(void)
@@ -264,7 +240,7 @@ static void bad_ones_are_refused(void)
     m.partition = 99999;
     CHECK_U64(make(&m)->err.code, ERR_PARTITION_NOT_FOUND);
     m = good;
-    m.reason = text("");
+    m.reason = text_lent("");
     CHECK_U64(make(&m)->err.code, ERR_INVALID_REQUEST);
     m = good;
     char long_name[80];
@@ -275,7 +251,7 @@ static void bad_ones_are_refused(void)
     m = good;
     Cadastre__Figure f, *figures[DIR_FIGURES_MAX + 1];
     cadastre__figure__init(&f);
-    f.name = text("x");
+    f.name = text_lent("x");
     f.group = DIR_FIGURE_COST;
     for (int i = 0; i <= DIR_FIGURES_MAX; i++) {
         figures[i] = &f;
@@ -292,7 +268,7 @@ static void bad_ones_are_refused(void)
     CHECK_U64(make(&m)->err.code, ERR_INVALID_REQUEST);
     m.execute = false;
     CHECK_U64(approve(made(&m)), ERR_INVALID_REQUEST);
-    end();
+    world_close_checked(&w);
 }
 
 static void the_oldest_that_is_settled_makes_room(void)
@@ -308,7 +284,7 @@ static void the_oldest_that_is_settled_makes_room(void)
     CHECK_U64(make(&m)->err.code, ERR_OK);
     CHECK(get(first) != NULL && get(second) == NULL);
     CHECK_U64(world_state(&w)->proposals.count, DIR_PROPOSALS_MAX);
-    end();
+    world_close_checked(&w);
 }
 
 int main(void)

@@ -40,19 +40,6 @@ static void open_world(unsigned nodes, uint32_t sync)
     CHECK_STR(primary(), "n1");
 }
 
-static void close_world(void)
-{
-    struct err e;
-    CHECK_U64(world_check(world_state(&w)), 0);
-    CHECK(w.rows_consistent);
-    struct directory *d = world_reload(&w, &e);
-    if (CHECK(d != NULL)) {
-        CHECK(directory_state(d)->hash.lo == world_state(&w)->hash.lo);
-    }
-    directory_free(d);
-    world_close(&w);
-}
-
 static void a_registration_begins_a_session(void)
 {
     world_open(&w);
@@ -64,7 +51,7 @@ static void a_registration_begins_a_session(void)
     CHECK(r->session == r->revision && r->session > first);
     agent_keyspace(&w, 0);
     CHECK(part()->session == session_of("n1") && part()->replicas[0].copy == part()->epoch);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void a_lapse_fails_over_to_a_live_sync_replica(void)
@@ -82,7 +69,7 @@ static void a_lapse_fails_over_to_a_live_sync_replica(void)
     (void)agent_put(&w, "n1", 0);
     CHECK_STR(primary(), "n2");
     CHECK_U64(role_on("n1"), DIR_ROLE_ASYNC);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void live_sync_replicas_stay_so_under_a_new_primary(void)
@@ -91,7 +78,7 @@ static void live_sync_replicas_stay_so_under_a_new_primary(void)
     (void)agent_end(&w, "n1", session_of("n1"), false);
     CHECK_STR(primary(), "n2");
     CHECK_U64(role_on("n3"), DIR_ROLE_SYNC);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void distrust_grows_with_each_lapse(void)
@@ -154,7 +141,7 @@ static void a_lapse_without_a_replica_leaves_nobody(void)
     CHECK_STR(primary(), "n1");
     CHECK(part()->epoch == r->revision && part()->session == r->session);
     CHECK(part()->state == DIR_ACTIVE && part()->home == 0 && part()->cause == DIR_CHANGE_GRANT);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void the_first_sync_replica_to_come_back_takes_over(void)
@@ -169,7 +156,7 @@ static void the_first_sync_replica_to_come_back_takes_over(void)
     CHECK_STR(primary(), "n3");
     CHECK(part()->cause == DIR_CHANGE_FAILOVER && role_on("n1") == DIR_ROLE_ASYNC);
     CHECK_U64(role_on("n2"), DIR_ROLE_ASYNC); /* it is away */
-    close_world();
+    world_close_checked(&w);
 }
 
 static void ended_is_not_released(void)
@@ -186,7 +173,7 @@ static void ended_is_not_released(void)
     CHECK(part()->session == now && part()->epoch == r->revision);
     CHECK_STR(primary(), "n1");
     CHECK(agent_node(&w, "n1")->ended_session == 0 && !agent_node(&w, "n1")->ended);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void the_present_one_may_lapse_before_the_old_one(void)
@@ -199,7 +186,7 @@ static void the_present_one_may_lapse_before_the_old_one(void)
     CHECK_STR(primary(), "n1");
     (void)agent_end(&w, "n1", old, false);
     CHECK_STR(primary(), "n2");
-    close_world();
+    world_close_checked(&w);
 }
 
 static void several_ended_sessions_are_released_together(void)
@@ -223,7 +210,7 @@ static void several_ended_sessions_are_released_together(void)
     (void)agent_end(&w, "n1", second, false);
     CHECK(part()->session == session_of("n1"));
     CHECK(world_at(&w, "other", "k")->session == session_of("n1"));
-    close_world();
+    world_close_checked(&w);
 }
 
 static void naming_the_previous_session_releases_it(void)
@@ -239,7 +226,7 @@ static void naming_the_previous_session_releases_it(void)
     (void)agent_put(&w, "n1", old);
     CHECK(part()->session == second || part()->session == agent_node(&w, "n1")->ended_session);
     CHECK(agent_node(&w, "n1")->ended_session != 0);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void giving_a_session_up_releases_it_at_once(void)
@@ -253,7 +240,7 @@ static void giving_a_session_up_releases_it_at_once(void)
     CHECK_U64(world_state(&w)->revision, revision);
     CHECK_U64(agent_end(&w, "n1", session + 100, true)->err.code, ERR_SESSION_ENDED);
     CHECK_U64(agent_end(&w, "nobody", session, true)->err.code, ERR_NODE_NOT_FOUND);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void an_old_process_may_give_up_what_it_holds(void)
@@ -265,7 +252,7 @@ static void an_old_process_may_give_up_what_it_holds(void)
     r = agent_end(&w, "n1", old, true);
     CHECK(part()->session == now && part()->epoch == r->revision);
     CHECK(agent_node(&w, "n1")->ended_session == 0);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void a_copy_that_is_gone_does_not_count(void)
@@ -282,7 +269,7 @@ static void a_copy_that_is_gone_does_not_count(void)
     CHECK(part()->home == 0 && role_on("n1") == DIR_ROLE_ASYNC);
     (void)agent_put(&w, "n1", 0);
     CHECK_STR(primary(), "");
-    close_world();
+    world_close_checked(&w);
 }
 
 static void a_lost_primary_copy_fails_over(void)
@@ -291,7 +278,7 @@ static void a_lost_primary_copy_fails_over(void)
     (void)agent_put_copies(&w, "n1", NULL, 0);
     CHECK_STR(primary(), "n2");
     CHECK_U64(role_on("n1"), DIR_ROLE_ASYNC);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void ids_of_before_a_split_and_a_merge_count(void)
@@ -308,7 +295,7 @@ static void ids_of_before_a_split_and_a_merge_count(void)
     CHECK_STR(primary(), "n1");
     (void)agent_put_copies(&w, "n1", (const uint64_t(*)[2])halves, 1); /* one half is not all */
     CHECK_STR(primary(), "");
-    close_world();
+    world_close_checked(&w);
 }
 
 static void a_lapsed_partition_splits_and_merges(void)
@@ -324,7 +311,7 @@ static void a_lapsed_partition_splits_and_merges(void)
     (void)world_split(&w, part()->id, "m");
     a = agent_partition(&w, "a")->id, z = agent_partition(&w, "z")->id;
     (void)world_merge(&w, a, z);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void nothing_is_placed_where_nobody_is(void)
@@ -336,7 +323,7 @@ static void nothing_is_placed_where_nobody_is(void)
     CHECK_STR(primary(), "");
     (void)agent_put(&w, "n1", 0);
     CHECK_STR(primary(), "n1");
-    close_world();
+    world_close_checked(&w);
 }
 
 static void static_and_leased_change_into_each_other(void)
@@ -353,7 +340,7 @@ static void static_and_leased_change_into_each_other(void)
     (void)world_node(&w, "n1", "n1:9000");
     CHECK(part()->session == leased && agent_node(&w, "n1")->ended_session == leased);
     CHECK_U64(agent_end(&w, "n1", session_of("n1"), true)->err.code, ERR_SESSION_ENDED);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void the_primary_says_who_is_in_sync(void)
@@ -372,7 +359,7 @@ static void the_primary_says_who_is_in_sync(void)
     CHECK_U64(agent_insync(&w, part(), session, "n2")->err.code, ERR_INVALID_REQUEST);
     (void)agent_put(&w, "n1", 0);
     CHECK_U64(agent_insync(&w, part(), session, "")->err.code, ERR_SESSION_ENDED);
-    close_world();
+    world_close_checked(&w);
 }
 
 /* A request to count n2 that was sent before n2 was dropped, and comes after. */
@@ -402,7 +389,7 @@ static void a_late_request_counts_nobody_again(void)
     CHECK_U64(role_on("n2"), DIR_ROLE_ASYNC);
     dir_unref(before);
     dir_unref(before);
-    close_world();
+    world_close_checked(&w);
 }
 
 /* What was seen in sync was another session's copy. */
@@ -431,7 +418,7 @@ static void another_session_does_not_count(void)
     seen[0] = session_of("n2");
     CHECK_U64(world_do(&w, CADASTRE__COMMAND__BODY_INSYNC_CHANGE, &m)->err.code, ERR_OK);
     CHECK_U64(role_on("n2"), DIR_ROLE_SYNC);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void a_person_forces_what_no_lease_forbids(void)
@@ -449,7 +436,7 @@ static void a_person_forces_what_no_lease_forbids(void)
     CHECK_STR(primary(), "n2");
     CHECK(part()->epoch == r->revision && role_on("n1") == DIR_ROLE_ASYNC);
     CHECK_U64(agent_failover(&w, part()->id, "n3", true)->err.code, ERR_NODE_NOT_FOUND);
-    close_world();
+    world_close_checked(&w);
 }
 
 static Cadastre__NodeDelete removal(char *name, bool force)
@@ -471,7 +458,7 @@ static void a_node_that_may_write_is_not_removed(void)
     CHECK_U64(world_do(&w, CADASTRE__COMMAND__BODY_NODE_DELETE, &m)->err.code, ERR_OK);
     CHECK(part()->replica_count == 1);
     CHECK_STR(primary(), "n2");
-    close_world();
+    world_close_checked(&w);
 }
 
 static void scheduling_is_remembered(void)
@@ -487,7 +474,7 @@ static void scheduling_is_remembered(void)
               0);
     CHECK_U64(agent_schedule(&w, "n9", CADASTRE__SCHEDULING_VERB__CORDON)->err.code,
               ERR_NODE_NOT_FOUND);
-    close_world();
+    world_close_checked(&w);
 }
 
 int main(void)

@@ -20,17 +20,6 @@ static void open_world(void)
     fleet_unlimited(&w);
 }
 
-static void close_world(void)
-{
-    struct err e;
-    CHECK_U64(world_check(world_state(&w)), 0);
-    CHECK(w.rows_consistent);
-    struct directory *d = world_reload(&w, &e);
-    CHECK(d != NULL && directory_state(d)->hash.lo == world_state(&w)->hash.lo);
-    directory_free(d);
-    world_close(&w);
-}
-
 static uint64_t begin(uint32_t class_of, enum dir_stage stage)
 {
     const struct dir_partition *p, *found = NULL;
@@ -98,7 +87,7 @@ static void a_routine_copy_goes_slower_and_faster(void)
     CHECK(of(id)->share_ppm == 0 && of(id)->code[0] == '\0' && of(id)->since_ms == 0);
     CHECK(tasks_since("b", before) == 1 && told_rate == 40 * MIB);
     CHECK(memcmp(&reserved, &fleet_operation(&w, id)->reserved, sizeof reserved) == 0);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void what_has_yet_to_copy_begins_slowly(void)
@@ -110,7 +99,7 @@ static void what_has_yet_to_copy_begins_slowly(void)
     CHECK_U64(tasks_since("b", before), 0); /* nobody prepares anew for that */
     fleet_to(&w, id, DIR_STAGE_COPY);
     CHECK(tasks_since("b", before) == 1 && told_rate == 10 * MIB);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void recovery_and_drains_are_not_held_back(void)
@@ -125,7 +114,7 @@ static void recovery_and_drains_are_not_held_back(void)
     }
     uint64_t id = begin(DIR_CLASS_OPERATOR, DIR_STAGE_COPY);
     CHECK_U64(fleet_rate(&w, id, QUARTER), ERR_OK);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void only_while_something_is_copied(void)
@@ -147,7 +136,7 @@ static void only_while_something_is_copied(void)
     CHECK_U64(fleet_rate(&w, stopped, QUARTER), ERR_OK);
     fleet_abort(&w, stopped);
     CHECK_U64(of(stopped)->share_ppm, 0);
-    close_world();
+    world_close_checked(&w);
 }
 
 static enum err_code
@@ -177,7 +166,7 @@ static void nonsense_is_refused(void)
     CHECK_U64(of(id)->share_ppm, 0);
     CHECK_U64(order(id, 1, 1, agent_node(&w, "b")->id, code), ERR_OK);
     CHECK_U64(dir_operation_rate(fleet_operation(&w, id)), 40 * MIB / 1000000);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void damage_is_found(void)
@@ -200,7 +189,7 @@ static void damage_is_found(void)
     bad->rate_revision = world_state(&w)->revision + 1;
     CHECK_STR(check_throttle(world_state(&w), bad), "its rate is of a revision that never was");
     dir_unref(bad);
-    close_world();
+    world_close_checked(&w);
 }
 
 int main(void)

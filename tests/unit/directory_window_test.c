@@ -12,15 +12,6 @@
 static struct world w;
 static Cadastre__BalancerWindow messages[DIR_WINDOWS_MAX + 1], *message_of[DIR_WINDOWS_MAX + 1];
 
-static char *lent(const char *s)
-{
-    union {
-        const char *in;
-        char *out;
-    } u = {.in = s};
-    return u.out;
-}
-
 /* `n` freezes that are fine: weekly, and once each third time. */
 static Cadastre__BalancerPatch patch_of(size_t n)
 {
@@ -33,7 +24,7 @@ static Cadastre__BalancerPatch patch_of(size_t n)
         (void)snprintf(names[i], sizeof names[i], "w%zu", i);
         o->name = names[i];
         o->kind = i % 2 == 0 ? DIR_WINDOW_FREEZE : DIR_WINDOW_MAINTENANCE;
-        o->time_zone = lent("Europe/Zurich");
+        o->time_zone = text_lent("Europe/Zurich");
         if (i % 3 == 0) {
             o->from_ms = 1000;
             o->to_ms = 2000 + i;
@@ -134,15 +125,15 @@ static void nonsense_is_refused_by_pointer(void)
     CHECK_U64(patch(&one)->err.code, ERR_OK);
     many = patch_of(DIR_WINDOWS_MAX + 1);
     refused(&many, "/windows");
-    REFUSED(2, name, lent("w1"), "/windows/2/name");
-    REFUSED(1, name, lent(""), "/windows/1/name");
-    REFUSED(1, name, lent("A b"), "/windows/1/name");
+    REFUSED(2, name, text_lent("w1"), "/windows/2/name");
+    REFUSED(1, name, text_lent(""), "/windows/1/name");
+    REFUSED(1, name, text_lent("A b"), "/windows/1/name");
     REFUSED(1, name, longest, "/windows/1/name");
     REFUSED(1, kind, 0, "/windows/1/kind");
     REFUSED(1, kind, 3, "/windows/1/kind");
     REFUSED(1, kind, 257, "/windows/1/kind");
-    REFUSED(1, time_zone, lent(""), "/windows/1/time_zone");
-    REFUSED(1, time_zone, lent("../x"), "/windows/1/time_zone");
+    REFUSED(1, time_zone, text_lent(""), "/windows/1/time_zone");
+    REFUSED(1, time_zone, text_lent("../x"), "/windows/1/time_zone");
     REFUSED(1, time_zone, longest, "/windows/1/time_zone");
     REFUSED(1, days, 128, "/windows/1/days");
     REFUSED(1, days, 257, "/windows/1/days");

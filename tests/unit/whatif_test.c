@@ -4,11 +4,13 @@
 #include "simulate/whatif.h"
 
 #include "api/whatif_json.h"
+#include "base/clock.h"
 #include "tests/harness/agents.h"
 #include "tests/harness/tap.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,15 +21,6 @@ static struct world w;
 static struct loads *loads;
 static struct whatif question;
 static struct whatif_answer answer;
-
-static char *lent(const char *s)
-{
-    union {
-        const char *in;
-        char *out;
-    } u = {.in = s};
-    return u.out;
-}
 
 static const struct dir_partition *at(const char *key)
 {
@@ -54,10 +47,7 @@ static const char *key_of(unsigned i)
 static void begin(void)
 {
     world_open(&w);
-    (void)agent_put(&w, "n1", 0);
-    CHECK_U64(world_range(&w, "k")->err.code, ERR_OK);
-    (void)agent_put(&w, "n2", 0);
-    (void)agent_put(&w, "n3", 0);
+    agent_three(&w);
     for (unsigned i = 1; i < PARTS; i++) {
         CHECK_U64(world_split(&w, at(key_of(i))->id, key_of(i))->err.code, ERR_OK);
     }
@@ -224,16 +214,38 @@ static void what_is_hot_is_split(void)
     end();
 }
 
+/* A freeze that is over after two hours: nothing begins before it. */
+static void windows_count(void)
+{
+    char body[512], from[CLOCK_RFC3339_SIZE], to[CLOCK_RFC3339_SIZE];
+    begin();
+    ask("{\"hours\":24}");
+    run();
+    CHECK(answer.moves > 0);
+    CHECK(answer.steps[0].begin_ms < 3600000);
+    clock_rfc3339(here().log_ms - 1000, from);
+    clock_rfc3339(here().log_ms + 7200000, to);
+    (void)snprintf(body, sizeof body,
+                   "{\"changes\":{\"policy\":{\"windows\":[{\"name\":\"x\",\"kind\":\"freeze\","
+                   "\"from\":\"%s\",\"to\":\"%s\"}]}}}",
+                   from, to);
+    ask(body);
+    run();
+    CHECK(answer.moves > 0);
+    CHECK(answer.steps[0].begin_ms >= 7200000);
+    end();
+}
+
 static uint64_t start_move(const struct dir_partition *p, const char *to)
 {
     Cadastre__OperationStart m;
     cadastre__operation_start__init(&m);
     m.kind = DIR_OPERATION_MOVE;
     m.partition = p->id;
-    m.from = lent("n1");
-    m.to = lent(to);
+    m.from = text_lent("n1");
+    m.to = text_lent(to);
     m.class_ = DIR_CLASS_OPERATOR;
-    m.reason = lent("somebody asked");
+    m.reason = text_lent("somebody asked");
     const struct dir_result *r = world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_START, &m);
     CHECK_U64(r->err.code, ERR_OK);
     return r->operation->id;
@@ -246,6 +258,60 @@ static void admit(uint64_t operation)
     m.operation = operation;
     m.attempt = 1;
     CHECK_U64(world_do(&w, CADASTRE__COMMAND__BODY_OPERATION_ADMIT, &m)->err.code, ERR_OK);
+}
+
+static uint64_t start_proposed(const struct dir_partition *p, const char *to, bool approved)
+{
+    Cadastre__ProposalMake m;
+    Cadastre__ProposalSettle s;
+    cadastre__proposal_make__init(&m);
+    cadastre__proposal_settle__init(&s);
+    m.kind = DIR_PROPOSAL_MOVE;
+    m.class_ = DIR_CLASS_BALANCE;
+    m.partition = p->id;
+    m.epoch = p->epoch;
+    m.from = text_lent("n1");
+    m.to = text_lent(to);
+    m.reason_code = text_lent("hot_node");
+    m.reason = text_lent("n1 has three times the mean");
+    m.expires_in_ms = 600000;
+    m.execute = !approved;
+    const struct dir_result *r = world_do(&w, CADASTRE__COMMAND__BODY_PROPOSAL_MAKE, &m);
+    CHECK_U64(r->err.code, ERR_OK);
+    uint64_t operation = r->proposal->operation;
+    if (approved) {
+        s.proposal = r->proposal->id;
+        s.verb = CADASTRE__PROPOSAL_VERB__APPROVE;
+        r = world_do(&w, CADASTRE__COMMAND__BODY_PROPOSAL_SETTLE, &s);
+        CHECK_U64(r->err.code, ERR_OK);
+        operation = r->proposal->operation;
+    }
+    return operation;
+}
+
+/* Outside of the windows what a person approved begins, and the balancer's own waits. */
+static void approved_work_does_not_wait_for_a_window(void)
+{
+    char body[512], from[CLOCK_RFC3339_SIZE], to[CLOCK_RFC3339_SIZE];
+    begin();
+    uint64_t own = start_proposed(at("a"), "n2", false);
+    uint64_t approved = start_proposed(at("b"), "n3", true);
+    clock_rfc3339(here().log_ms + 7200000, from);
+    clock_rfc3339(here().log_ms + 14400000, to);
+    (void)snprintf(body, sizeof body,
+                   "{\"changes\":{\"policy\":{\"mode\":\"off\",\"windows\":[{\"name\":\"x\","
+                   "\"kind\":\"maintenance\",\"from\":\"%s\",\"to\":\"%s\"}]}}}",
+                   from, to);
+    ask(body);
+    run();
+    CHECK_U64(answer.step_count, 2);
+    for (uint64_t i = 0; i < answer.step_count; i++) {
+        const struct whatif_step *s = &answer.steps[i];
+        CHECK(s->operation == own ? s->begin_ms >= 7200000 : s->begin_ms < 60000);
+        CHECK(s->operation == own || s->operation == approved);
+        CHECK_U64(s->state, DIR_OPERATION_DONE);
+    }
+    end();
 }
 
 /* Also where more is reserved already than the question's budgets let. */
@@ -310,7 +376,7 @@ static void beside_a_state_that_changes(void)
     for (unsigned i = 0; i < 20 || !atomic_load(&b.over); i++) {
         Cadastre__NodeScheduling m;
         cadastre__node_scheduling__init(&m);
-        m.node = lent(i % 2 == 0 ? "n2" : "n3");
+        m.node = text_lent(i % 2 == 0 ? "n2" : "n3");
         m.verb =
             i % 4 < 2 ? CADASTRE__SCHEDULING_VERB__CORDON : CADASTRE__SCHEDULING_VERB__UNCORDON;
         (void)world_do(&w, CADASTRE__COMMAND__BODY_NODE_SCHEDULING, &m);
@@ -387,6 +453,9 @@ static void what_can_not_be_is_named(void)
             ERR_INVALID_SETTINGS, "/changes/nodes_added/1/name");
     refused("{\"changes\":{\"policy\":{\"thresholds\":{\"low_ppm\":399999}}}}",
             ERR_INVALID_SETTINGS, "/changes/policy/thresholds/low_ppm");
+    refused("{\"changes\":{\"policy\":{\"windows\":[{\"name\":\"x\",\"kind\":\"freeze\","
+            "\"from\":\"2026-12-24T12:00:00Z\",\"to\":\"2026-12-24T12:00:00Z\"}]}}}",
+            ERR_INVALID_SETTINGS, "/changes/policy/windows/0/to");
     CHECK_U64(world_node(&w, "s1", "s1:1")->err.code, ERR_OK);
     refused("{\"changes\":{\"nodes_lost\":[\"s1\"]}}", ERR_INVALID_SETTINGS,
             "/changes/nodes_lost/0");
@@ -404,6 +473,8 @@ int main(void)
     RUN(the_same_question_gets_the_same_answer);
     RUN(load_is_scaled_by_keyspace);
     RUN(what_is_hot_is_split);
+    RUN(windows_count);
+    RUN(approved_work_does_not_wait_for_a_window);
     RUN(what_is_under_way_goes_on);
     RUN(beside_a_state_that_changes);
     RUN(it_stops_when_it_is_told);
