@@ -109,7 +109,7 @@ static void distrust_grows_with_each_lapse(void)
     w.time_ms += DIR_LAPSES_FORGOTTEN_MS;
     (void)agent_end(&w, "n2", session_of("n2"), false);
     CHECK_U64(agent_node(&w, "n2")->lapses, 1);
-    close_world();
+    world_close_checked(&w);
 }
 
 static void who_stays_is_preferred(void)
@@ -126,7 +126,7 @@ static void who_stays_is_preferred(void)
     CHECK_STR(primary(), "n3");
     (void)agent_end(&w, "n3", session_of("n3"), false);
     CHECK_STR(primary(), "n2"); /* rather than nobody */
-    close_world();
+    world_close_checked(&w);
 }
 
 static void a_lapse_without_a_replica_leaves_nobody(void)
