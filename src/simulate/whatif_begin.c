@@ -142,10 +142,10 @@ static enum err_code add_nodes(struct fm *x, uint32_t i, struct err *e)
         copy_like(&a, row);
     }
     for (uint64_t k = 0; k < count; k++) {
-        char name[DIR_NAME_MAX + 1];
-        (void)snprintf(name, sizeof name, "%.52s", a.name.text);
+        char name[DIR_NAME_MAX + 24]; /* with a number it is no longer than names are: read so */
+        (void)snprintf(name, sizeof name, "%s", a.name.text);
         if (a.count > 0) {
-            (void)snprintf(name, sizeof name, "%.52s%" PRIu64, a.name.text, k + 1);
+            (void)snprintf(name, sizeof name, "%s%" PRIu64, a.name.text, k + 1);
         }
         if (x->node_count >= WHATIF_NODES_MAX) {
             return err_set_at(e, ERR_LIMIT_EXCEEDED, "/changes/nodes_added",
@@ -259,6 +259,12 @@ static enum err_code scale(struct fm *x, struct err *e)
             char at[POINTER_MAX];
             (void)snprintf(at, sizeof at, "/changes/load_scaled/%" PRIu32 "/keyspace", i);
             return no_such(e, at, "keyspace", name);
+        }
+        for (uint32_t k = 0; k < i; k++) {
+            if (strcmp(w->scales[k].keyspace.text, name) == 0) {
+                return wrong(e, "load_scaled", i, name[0] != '\0' ? "/keyspace" : "",
+                             name[0] != '\0' ? "is there twice" : "that of all is there twice");
+            }
         }
     }
     ptree_seek(&fm_view(x)->partitions, slice_of(NULL, 0), &it);
