@@ -277,6 +277,20 @@ static enum err_code scale(struct fm *x, struct err *e)
     return ERR_OK;
 }
 
+/* What waits for a person would be counted as done, and hold the planner up. */
+static void set_auto(struct fm *x)
+{
+    Cadastre__BalancerValue mode, *values[] = {&mode};
+    Cadastre__BalancerPatch m;
+    cadastre__balancer_patch__init(&m);
+    cadastre__balancer_value__init(&mode);
+    mode.which = DIR_BALANCER_MODE;
+    mode.value = DIR_BALANCER_AUTO;
+    m.n_values = 1;
+    m.values = values;
+    (void)fm_do(x, CADASTRE__COMMAND__BODY_BALANCER_PATCH, &m);
+}
+
 static enum err_code set_policy(struct fm *x, struct err *e)
 {
     const struct buf *bytes = &x->live->w->policy;
@@ -296,6 +310,7 @@ static enum err_code set_policy(struct fm *x, struct err *e)
             m->values[i]->which == DIR_BALANCER_MODE && m->values[i]->value == DIR_BALANCER_OFF;
     }
     cadastre__balancer_patch__free_unpacked(m, NULL);
+    set_auto(x); /* whatever was said: with off nothing is planned */
     return code;
 }
 
@@ -370,6 +385,7 @@ enum err_code fm_live_begin(struct fm *x, struct err *e)
     code = scale(x, e);
     if (code == ERR_OK) {
         follow_open(x);
+        set_auto(x);
         fm_live_before(x);
         code = change(x, e);
     }

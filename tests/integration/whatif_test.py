@@ -11,7 +11,8 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent / "tools"), str(HERE.parent / "harness"), str(HERE)]
 import copies  # noqa: E402  pylint: disable=wrong-import-position
-from reporters import Reporter, finish, operations, owners, prepare  # noqa: E402  pylint: disable=wrong-import-position
+from reporters import FAST, Reporter, finish, operations, owners  # noqa: E402  pylint: disable=wrong-import-position
+from reporters import prepare, proposals  # noqa: E402  pylint: disable=wrong-import-position
 from cluster import BUILD, Cluster, once, wait_for  # noqa: E402  pylint: disable=wrong-import-position
 from model_node import ModelNode  # noqa: E402  pylint: disable=wrong-import-position
 from tap import equal, main, test  # noqa: E402  pylint: disable=wrong-import-position
@@ -82,6 +83,22 @@ def it_predicts_what_the_balancer_would_do():
         slow = ask(c, {"policy": {"budgets": {"source": {"moves": 1}, "recovery_reserve_percent": 0}}})
         equal({b["moves"] for b in slow["budgets"] if b["budget"] == "source"}, {1})
         finish(c, nodes, reporter)
+
+
+@test
+def what_waits_for_a_person_is_neither_done_nor_in_the_way():
+    with Cluster(1) as c:
+        nodes, ids = prepare(c, mode="advise", thresholds=FAST | {"round_ms": 1000, "expiry_ms": 600000})
+        reporter = Reporter(c, nodes, {p: 60 for p in ids})
+        wait_for(lambda: proposals(c, "open"), "what waits")
+        wait_for(lambda: post(c, {}, hours=1).expect(200)["load"]["before"]["resource"] == "requests", "the load")
+        for policy in ({}, {"mode": "advise"}, {"mode": None}):
+            a = post(c, {"policy": policy}).expect(200)
+            equal((a["load"]["before"]["max_over_mean_ppm"], node(a, "n1")["before"]["primaries"]), (3000000, len(ids)))
+            assert a["totals"]["moves"] >= 9 and a["totals"]["last_ms"] < 300000, a["totals"]
+        reporter.stop()
+        for n in nodes:
+            n.crash()
 
 
 @test
