@@ -166,7 +166,8 @@ def by_the_command_line_and_from_a_backup():
         reporter = Reporter(c, nodes, {p: 60 for p in ids})
         wait_for_load(c, 950)
         reporter.stop()
-        backup, load, wanted = (f"{scratch}/{name}" for name in ("backup.db", "load.bin", "wanted.json"))
+        backup, load, wanted, junk = (f"{scratch}/{name}" for name in ("backup.db", "load.bin", "wanted.json", "junk.json"))
+        pathlib.Path(junk).write_text("junk", encoding="utf-8")
         server = ("-e", c.leader().url)
         flags = ("--drain", "n3", "--add", "2", "--like", "n2", "--scale", "ks=1.5", "--set", "thresholds.high_ppm=150000")
         code, told, _ = cli(*server, "balancer", "simulate", *flags, "-o", "json")
@@ -193,7 +194,7 @@ def by_the_command_line_and_from_a_backup():
                              (("simulate", "--from", wanted), wanted), (("simulate", "--from", backup, "--load", wanted), wanted),
                              (("simulate", "--from", backup, "--scale", "1e9"), "--scale"),
                              (("simulate", "--from", backup, "--add", "1"), "--like"), (("simulate", "--lose", "n1"), "--from"),
-                             (("simulate",), "FILE")):
+                             (("simulate", junk), f"{junk}: line 1"), (("simulate",), "FILE")):
             code, _, said = cli(*words)
             equal((code, wrong in said), (2, True), said)
         finish(c, nodes, reporter)
