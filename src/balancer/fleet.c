@@ -27,11 +27,17 @@ struct column {
     }
 
 static const struct column partition_columns[] = {
-    COLUMN(id),        COLUMN(version),
-    COLUMN(moved_ms),  COLUMN(split_ms),
-    COLUMN(merged_ms), COLUMN(next),
-    COLUMN(tenant),    COLUMN(flags),
-    COLUMN(place),     {offsetof(struct bal_fleet, load), BAL_RESOURCES * sizeof(uint64_t)},
+    COLUMN(id),
+    COLUMN(version),
+    COLUMN(moved_ms),
+    COLUMN(split_ms),
+    COLUMN(merged_ms),
+    COLUMN(calm_ms),
+    COLUMN(next),
+    COLUMN(tenant),
+    COLUMN(flags),
+    COLUMN(place),
+    {offsetof(struct bal_fleet, load), BAL_RESOURCES * sizeof(uint64_t)},
 };
 
 static const struct column copy_columns[] = {
@@ -264,6 +270,7 @@ bal_fleet_add_partition(struct bal_fleet *f, const struct bal_partition_spec *s,
     f->moved_ms[p] = s->moved_ms;
     f->split_ms[p] = s->split_ms;
     f->merged_ms[p] = s->merged_ms;
+    f->calm_ms[p] = s->calm_ms;
     f->place[p].group = s->group;
     f->tenant[p] = s->tenant;
     f->flags[p] = s->flags;

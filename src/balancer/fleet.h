@@ -92,8 +92,11 @@ struct bal_partition_spec {
     uint64_t next;    /* right neighbour of the same keyspace, 0: none */
     uint64_t load[BAL_RESOURCES];
     uint64_t moved_ms, split_ms, merged_ms; /* 0: never */
-    uint64_t previous;                      /* node that had the primary before, 0: none */
-    uint32_t group;                         /* sub-shards of one key share it, 0: none */
+    /* How long it has to have been cold to be merged, if that is longer than the setting: what was
+     * merged and split again (bal_regret). */
+    uint64_t calm_ms;
+    uint64_t previous; /* node that had the primary before, 0: none */
+    uint32_t group;    /* sub-shards of one key share it, 0: none */
     uint32_t tenant;
     uint16_t rule;          /* index of its placement rule, < BAL_RULES_MAX; 0: anywhere */
     uint16_t flags;         /* enum bal_partition_flag */
@@ -104,6 +107,11 @@ struct bal_partition_spec {
     struct bal_copy_spec copy[BAL_COPIES_MAX];
     struct bal_hint hint;
 };
+
+/* The calm_ms of what was split at `split_ms` though its parts had been merged after a split at
+ * `before_ms` (0: they had not): twice that time, so that a load that comes and goes as regularly
+ * is not followed. */
+uint64_t bal_regret(uint64_t split_ms, uint64_t before_ms);
 
 /* One entry of the lists of copies by node. */
 struct bal_held {
@@ -134,7 +142,7 @@ struct bal_fleet {
     uint32_t zone_count, rack_count, device_count;
     uint32_t zone_label[BAL_ZONES_MAX];
 
-    uint64_t *id, *version, *moved_ms, *split_ms, *merged_ms;
+    uint64_t *id, *version, *moved_ms, *split_ms, *merged_ms, *calm_ms;
     uint64_t *load; /* of the primary copy, BAL_RESOURCES each */
     uint32_t *next, *tenant;
     uint16_t *flags;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cold neighbours merge, slowly: far below the load at which they would be split again, long after
- * the last split or merge, and never below as many partitions as balancing needs. */
+ * the last split or merge, and never below as many partitions as balancing needs. What had to be
+ * split again after a merge is left alone for longer than the load took to come back. */
 #include "balancer/reshape.h"
 
 bool bal_merges_wanted(const struct bal_state *st)
@@ -13,6 +14,20 @@ bool bal_merges_wanted(const struct bal_state *st)
 static bool lately(const struct bal_state *st, uint64_t at_ms)
 {
     return at_ms != 0 && bal_less(st->now, at_ms) < st->s->merge_after_ms;
+}
+
+uint64_t bal_regret(uint64_t split_ms, uint64_t before_ms)
+{
+    enum { TIMES = 2 };
+    return before_ms == 0 ? 0 : TIMES * bal_less(split_ms, before_ms);
+}
+
+bool bal_cold_enough(const struct bal_state *st, uint32_t p, uint64_t cold_ms)
+{
+    uint32_t q = st->f->next[p];
+    uint64_t calm_ms = q == BAL_NO_PARTITION ? 0 : st->f->calm_ms[q];
+    calm_ms = bal_max(bal_max(calm_ms, st->f->calm_ms[p]), st->s->merge_cold_ms);
+    return st->now - cold_ms >= calm_ms;
 }
 
 static enum bal_reason one_may_merge(const struct bal_state *st, uint32_t p)
@@ -94,7 +109,7 @@ bal_merge_of(const struct bal_state *st, uint32_t p, const struct bal_partition_
     if (q == BAL_NO_PARTITION || m == NULL || m->cold_ms == 0) {
         return BAL_REASON_NO_CANDIDATE;
     }
-    if (st->now - m->cold_ms < st->s->merge_cold_ms || lately(st, st->m->started_ms)) {
+    if (!bal_cold_enough(st, p, m->cold_ms) || lately(st, st->m->started_ms)) {
         return BAL_REASON_NOT_SUSTAINED;
     }
     if (!alike(f, p, q)) {

@@ -132,7 +132,7 @@ static void visit(const struct bal_state *st,
     if (hot) {
         note_hot(st, w, p);
     }
-    if (cold && st->now - m.cold_ms >= st->s->merge_cold_ms) {
+    if (cold && bal_cold_enough(st, p, m.cold_ms)) {
         note_cold(w, p);
     }
     if (hot || cold || born) {

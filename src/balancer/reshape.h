@@ -35,6 +35,8 @@ struct bal_hot {
 };
 
 void bal_split_hot(struct bal_state *st, struct bal_hot *hot, uint32_t count);
+/* Have p and its right neighbour, cold since then, been so for long enough to merge? */
+bool bal_cold_enough(const struct bal_state *st, uint32_t p, uint64_t cold_ms);
 void bal_merge_cold(struct bal_state *st, const uint32_t *cold, uint32_t count);
 void bal_check_groups(struct bal_state *st);
 

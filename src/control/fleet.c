@@ -408,6 +408,23 @@ static int birth_order(const void *key, const void *entry)
     return id < b->id ? -1 : id > b->id;
 }
 
+static const struct fleet_birth *birth_of(const struct fleet_input *in, uint64_t partition)
+{
+    return in->birth_count == 0 ? NULL
+                                : bsearch(&partition, in->births, in->birth_count,
+                                          sizeof in->births[0], birth_order);
+}
+
+/* When the parts were split off that this one's parent was merged of; 0: it was not, or long ago.
+ */
+static uint64_t split_before(const struct fleet_input *in, const struct fleet_birth *born)
+{
+    const struct fleet_birth *parent = birth_of(in, born->parent);
+    const struct fleet_birth *part =
+        parent != NULL && parent->merged ? birth_of(in, parent->parent) : NULL;
+    return part != NULL && !part->merged ? part->at_ms : 0;
+}
+
 static int past_order(const void *key, const void *entry)
 {
     uint64_t id = *(const uint64_t *)key;
@@ -494,10 +511,7 @@ static enum err_code add_partition(struct building *b,
                           .horizon_ms = b->horizon_ms};
     const struct past *past =
         bsearch(&p->id, b->past, b->past_count, sizeof b->past[0], past_order);
-    const struct fleet_birth *born = b->in->birth_count == 0
-                                         ? NULL
-                                         : bsearch(&p->id, b->in->births, b->in->birth_count,
-                                                   sizeof b->in->births[0], birth_order);
+    const struct fleet_birth *born = birth_of(b->in, p->id);
     const struct dir_operation *o = view_operation(b->in->view, p->operation);
     uint32_t rule = rule_of(b, ks);
     loads_look(b->in->loads, p->id, take_load, &heard);
@@ -507,6 +521,7 @@ static enum err_code add_partition(struct building *b,
     s.moved_ms = bal_max(s.moved_ms, past != NULL ? past->moved_ms : 0);
     s.split_ms = born != NULL && !born->merged ? born->at_ms : 0;
     s.merged_ms = born != NULL && born->merged ? born->at_ms : 0;
+    s.calm_ms = s.split_ms != 0 ? bal_regret(s.split_ms, split_before(b->in, born)) : 0;
     s.wanted = (uint8_t)bal_min(1 + ks->sync_replicas + ks->async_replicas, BAL_COPIES_MAX);
     s.operation = o != NULL ? (uint16_t)o->class_of : 0;
     s.flags = flags_of(b, p, past, &heard);

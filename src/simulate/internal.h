@@ -51,6 +51,7 @@ struct fm_part {
     uint32_t low, high; /* keys */
     double bytes, slow, noise;
     uint64_t moved_ms, split_ms, merged_ms; /* log time, 0: never */
+    uint64_t calm_ms;                       /* of struct bal_partition_spec */
     uint64_t previous;                      /* node id */
     uint8_t copy_count;
     struct fm_copy copy[DIR_REPLICAS_MAX]; /* of the row: the primary first, if it has one */

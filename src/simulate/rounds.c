@@ -91,6 +91,7 @@ add_part(struct fm *x, struct bal_fleet *f, struct fm_part *p, uint64_t next, do
         .moved_ms = p->moved_ms,
         .split_ms = p->split_ms,
         .merged_ms = p->merged_ms,
+        .calm_ms = p->calm_ms,
         .previous = p->previous,
         .spread = strcmp(x->s->spread, "zone") == 0 ? BAL_SPREAD_ZONE : 0,
         .rule = x->s->require_count > 0 ? REQUIRED : 0,
@@ -179,7 +180,9 @@ static void take_children(struct fm *x, struct fm_part *p, const uint32_t *cuts,
         child->slow =
             all > 0 ? parent.slow * fm_part_load(x, child) / all : parent.slow / (count + 1);
         child->bytes = parent.bytes * (child->high - child->low) / (parent.high - parent.low);
+        bool again = parent.merged_ms > parent.split_ms;
         child->split_ms = fm_log_ms(x);
+        child->calm_ms = bal_regret(child->split_ms, again ? parent.split_ms : 0);
         child->sampled_ms = 0;
     }
     x->dirty = true;

@@ -52,8 +52,8 @@ class LateRequest:
 class Region(Node):
     """A node beside a server, in its network namespace: what cuts the server off cuts the node off."""
 
-    def __init__(self, cluster, name, labels, environment):
-        super().__init__(cluster, name, labels, environment)
+    def __init__(self, cluster, name, *settings):
+        super().__init__(cluster, name, *settings)
         self.server = cluster.servers[int(name[1:]) - 1]
         self.address = f"{self.server.host}:{PORT}"
 

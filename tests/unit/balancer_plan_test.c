@@ -514,6 +514,20 @@ static void cold_neighbours_merge_late(void)
     fleets_free(x);
 }
 
+static void what_was_split_again_merges_later(void)
+{
+    CHECK_U64(bal_regret(5000, 0), 0);
+    CHECK_U64(bal_regret(5000, 2000), 6000);
+    struct fleets *x = cold_pair();
+    x->part[1].calm_ms = 2400000; /* of either */
+    fleets_plan(x);
+    fleets_wait(x, 2370000);
+    CHECK_U64(fleets_count(x, BAL_MERGE), 0);
+    fleets_wait(x, 60000);
+    CHECK_U64(fleets_count(x, BAL_MERGE), 1);
+    fleets_free(x);
+}
+
 static void what_differs_does_not_merge(void)
 {
     for (unsigned i = 0; i < 4; i++) {
@@ -1049,6 +1063,7 @@ int main(void)
     RUN(a_hot_key_gets_the_remedy_it_allows);
     RUN(two_salts_on_one_owner_are_named);
     RUN(cold_neighbours_merge_late);
+    RUN(what_was_split_again_merges_later);
     RUN(what_differs_does_not_merge);
     RUN(a_loss_is_spread);
     RUN(the_last_copy_goes_first);

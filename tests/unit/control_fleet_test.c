@@ -272,6 +272,12 @@ static void a_split_is_remembered(void)
     build(births, 1);
     CHECK_U64(f.split_ms[index_of(at("a"))], 1234);
     CHECK_U64(f.merged_ms[index_of(at("a"))], 0);
+    CHECK_U64(f.calm_ms[index_of(at("a"))], 0);
+    /* 97 was split off at 1000, merged into 99 and split again. */
+    struct fleet_birth again[] = {
+        {at("a")->id, 99, 4000, false}, {97, 90, 1000, false}, {99, 97, 3000, true}};
+    build(again, 3);
+    CHECK_U64(f.calm_ms[index_of(at("a"))], 6000);
     end();
 }
 
