@@ -212,17 +212,41 @@ static enum err_code check_node(const struct load_job *j,
 
 /* --- counting --- */
 
-/* Of a primary, in time and key range; the view has it, or the sample would not be bound. */
-static void put_heat(const struct load_job *j,
-                     struct loads *loads,
-                     const struct dir_view *v,
-                     const struct load_sample *s)
+static struct slice higher(struct slice a, struct slice b)
 {
-    uint8_t key[8];
-    const struct dir_partition *p = ptree_get(&v->partitions, ptree_u64_key(s->partition, key));
-    if (s->node == 0 && p != NULL) {
-        heats_put(loads_heats(loads), v, p, s, j->now_ms);
+    return slice_cmp(a, b) > 0 ? a : b;
+}
+
+static struct slice lower(struct slice a, struct slice b)
+{
+    return slice_cmp(a, b) < 0 ? a : b;
+}
+
+/* Those that are the partition's, and what ranges have in common with it: a key of elsewhere says
+ * nothing of it, such as one that was asked for before a split. */
+static uint32_t take_keys(const struct load_job *j,
+                          const struct dir_partition *p,
+                          uint32_t i,
+                          struct load_key ret[LOAD_KEYS_MAX])
+{
+    const struct batch_key *from = j->batch.keys + j->batch.samples[i].key_from;
+    const uint8_t *text = j->routing.data;
+    struct slice first = dir_partition_start(p), end = dir_partition_end(p);
+    uint32_t count = 0;
+    for (uint32_t k = 0; k < j->batch.samples[i].key_count; k++) {
+        struct load_key key = {.key = slice_of(text + from[k].key.at, from[k].key.len),
+                               .weight = from[k].weight};
+        if (from[k].has_end) {
+            key.end = slice_of(text + from[k].end.at, from[k].end.len);
+            key.end = p->end_open ? key.end : lower(key.end, end);
+            key.key = higher(key.key, first);
+        }
+        if (slice_cmp(key.key, first) >= 0 && (p->end_open || slice_cmp(key.key, end) < 0) &&
+            (!from[k].has_end || slice_cmp(key.key, key.end) < 0)) {
+            ret[count++] = key;
+        }
     }
+    return count;
 }
 
 static void take_parts(const struct load_batch *b, uint32_t i, struct load_part *ret)
@@ -241,22 +265,17 @@ put_sample(struct load_job *j, struct loads *loads, const struct dir_view *v, ui
 {
     struct load_sample *s = &j->samples[i];
     struct load_key keys[LOAD_KEYS_MAX];
-    const struct batch_key *from = j->batch.keys + j->batch.samples[i].key_from;
-    for (uint32_t k = 0; k < s->key_count; k++) {
-        const uint8_t *text = j->routing.data;
-        keys[k] = (struct load_key){.key = slice_of(text + from[k].key.at, from[k].key.len),
-                                    .weight = from[k].weight};
-        if (from[k].has_end) {
-            keys[k].end = slice_of(text + from[k].end.at, from[k].end.len);
-        }
-    }
     struct load_part parts[LOAD_PARTS_MAX];
+    uint8_t key[8];
+    /* The view has it, or the sample would not be bound. */
+    const struct dir_partition *p = ptree_get(&v->partitions, ptree_u64_key(s->partition, key));
     take_parts(&j->batch, i, parts);
+    s->key_count = take_keys(j, p, i, keys);
     s->keys = keys;
     s->parts = parts;
     enum load_outcome outcome = loads_put(loads, s, j->now_ms);
-    if (outcome == LOAD_COUNTED || outcome == LOAD_KEYS_DROPPED) {
-        put_heat(j, loads, v, s);
+    if (s->node == 0 && (outcome == LOAD_COUNTED || outcome == LOAD_KEYS_DROPPED)) {
+        heats_put(loads_heats(loads), v, p, s, j->now_ms);
     }
     s->keys = NULL;
     s->parts = NULL;

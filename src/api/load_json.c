@@ -91,6 +91,9 @@ static enum err_code take_objects(struct reader *r, enum err_code (*item)(struct
         if (event == SCAN_ARRAY_END) {
             return ERR_OK;
         }
+        if (event == SCAN_ARRAY) {
+            r->scan.depth--; /* as in expect() */
+        }
         if (event != SCAN_OBJECT) {
             return event == SCAN_ERROR ? scan_error(&r->scan, r->e)
                                        : refuse(r, "must be an object");

@@ -253,7 +253,7 @@ const struct cli_command balancer_commands[] = {
     {"simulate", "[FILE]", "What would come of a change, from the present state; changes nothing",
      "cadastre balancer simulate --drain n3 --add 2 --like n1\n"
      "cadastre balancer simulate --lose-zone eu-1a --scale 1.5 -o json\n"
-     "cadastre balancer simulate --set thresholds.split_share_ppm=100000\n",
+     "cadastre balancer simulate --set thresholds.split_share_ppm=150000\n",
      cmd_whatif_flags, cmd_whatif_ask},
     {"pause", "", "Begin nothing routine", "cadastre balancer pause --reason migration --for 2h\n",
      pause_flags, pause_run},

@@ -289,7 +289,8 @@ static int run_scenario(struct cli *c)
         status = cli_fail(EXIT_USAGE, "'%s' can't be read, or is larger than %d bytes", path,
                           SCENARIO_BYTES_MAX);
     } else if (scenario_read((const char *)text.data, text.len, s, &e) != ERR_OK) {
-        status = cli_fail(EXIT_USAGE, "%s: %s: %s", path, e.pointer, e.detail);
+        status = cli_fail(EXIT_USAGE, "%s: %s%s%s", path, e.pointer,
+                          e.pointer[0] != '\0' ? ": " : "", e.detail);
     } else {
         status = simulate(c, s, args_number(c->args, "seed", s->seed));
         scenario_close(s);

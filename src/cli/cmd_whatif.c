@@ -292,7 +292,8 @@ static int finish(struct cli *c, json_t *answer)
 static bool can_print(const struct cli *c)
 {
     if (c->out.format == OUT_NAME || c->out.format == OUT_SVG) {
-        (void)cli_fail(EXIT_USAGE, "what-if prints table, json or jsonl");
+        (void)cli_fail(EXIT_USAGE,
+                       "simulate of a saved or present state prints table, json or jsonl");
         return false;
     }
     return true;

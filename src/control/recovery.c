@@ -195,7 +195,7 @@ static bool propose_abort(struct control *c, const struct dir_operation *o)
     cadastre__command__init(&command);
     body.operation = o->id;
     body.verb = CADASTRE__OPERATION_VERB_KIND__ABORT;
-    body.reason = lent("it is not needed any more");
+    body.reason = lent("it is not needed any more, or its destination is lost");
     command.body_case = CADASTRE__COMMAND__BODY_OPERATION_VERB;
     command.operation_verb = &body;
     return propose_if_good(c, &command);

@@ -472,12 +472,23 @@ void repair_next(struct repair *r, const struct dir_partition *p, struct repair_
     repair_choose(r, p, 0, ret);
 }
 
+/* What a person asked for is theirs to end. */
+static bool waits_for_the_lost(struct repair *r, const struct dir_operation *o)
+{
+    const struct repair_spot *to = o->destination != 0 ? repair_spot(r, o->destination) : NULL;
+    return o->state == DIR_OPERATION_QUEUED && o->class_of != DIR_CLASS_OPERATOR && to != NULL &&
+           to->life == REPAIR_GONE;
+}
+
 bool repair_is_moot(struct repair *r, const struct dir_partition *p, const struct dir_operation *o)
 {
     struct repair_step s = {0};
     struct repair_tally t;
     bool early = o->state == DIR_OPERATION_QUEUED ||
                  (o->state == DIR_OPERATION_RUNNING && o->stage < DIR_STAGE_DUAL_WRITE);
+    if (waits_for_the_lost(r, o)) {
+        return true;
+    }
     if (!early || !repair_is_own(o) || !partition_has_primary(p)) {
         return false;
     }

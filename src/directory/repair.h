@@ -74,8 +74,8 @@ void repair_take(struct repair *r, const struct repair_step *s);
 /* What repair_choose() did so far, in units of REPAIR_NODE_COST nodes. */
 uint64_t repair_cost(const struct repair *r);
 
-/* The partition's operation, which a leader began unasked, is not needed any more, and ending it
- * does no harm. */
+/* The partition's operation, which a leader began unasked, is not needed any more, or waits to
+ * begin on a node that is lost; and ending it does no harm. */
 bool repair_is_moot(struct repair *r, const struct dir_partition *p, const struct dir_operation *o);
 /* Whether a leader began it unasked: so its class says. */
 bool repair_is_own(const struct dir_operation *o);

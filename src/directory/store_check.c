@@ -530,6 +530,7 @@ check_path(struct check *k, const char *path, const struct store_header *h, stru
 {
     struct store_conn c;
     enum err_code code = store_conn_open(&c, path, STORE_READ, e);
+    c.is_lent = true;
     if (code == ERR_OK) {
         k->c = &c;
         code = check_all(k, e);

@@ -91,6 +91,7 @@ enum err_code store_read_file(const char *path, struct directory **ret_directory
         return code;
     }
     struct directory *d = directory_new();
+    c.is_lent = true;
     code = store_load(&c, d, 0, e);
     store_conn_close(&c);
     if (code == ERR_OK) {

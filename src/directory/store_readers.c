@@ -110,7 +110,9 @@ void store_read_end(struct store_conn *c)
         (void)sqlite3_reset(c->stmts[i]); /* repeats an outcome that was handled */
     }
     sqlite3_stmt *st = store_conn_stmt(c, SQL_COMMIT);
-    if (st == NULL || (sqlite3_get_autocommit(c->db) == 0 && sqlite3_step(st) != SQLITE_DONE)) {
+    bool failed =
+        st == NULL || (sqlite3_get_autocommit(c->db) == 0 && sqlite3_step(st) != SQLITE_DONE);
+    if (failed && !c->is_lent) {
         store_die(c, "store.read.failed");
     }
     (void)sqlite3_reset(st); /* as above */

@@ -331,6 +331,10 @@ static bool is_damage(int extended)
 void store_read_failed(struct store_conn *c, struct err *e)
 {
     int rc = sqlite3_extended_errcode(c->db);
+    if (c->is_lent) {
+        (void)!store_judge_failed(c, e);
+        return;
+    }
     if (is_damage(rc)) {
         store_die(c, "store.read.failed");
     }

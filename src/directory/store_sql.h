@@ -83,7 +83,8 @@ enum store_sql {
 
 struct store_conn {
     sqlite3 *db;
-    char *path; /* owns */
+    char *path;   /* owns */
+    bool is_lent; /* not the store of this process: damage is its caller's to tell */
     sqlite3_stmt *stmts[SQL_COUNT];
 };
 
@@ -109,8 +110,8 @@ void store_unlink(const char *path);
 
 /* Ends the process: the file that is the store can't be written or read. */
 _Noreturn void store_die(const struct store_conn *c, const char *event);
-/* Puts the last error of a read into `e`. Ends the process when it means damage or a failed disk.
- */
+/* Puts the last error of a read into `e`. Ends the process when it means damage or a failed disk,
+ * unless the file is lent. */
 void store_read_failed(struct store_conn *c, struct err *e);
 /* The last error of a file that is being judged: ERR_CORRUPT or ERR_IO, never the end. */
 enum err_code store_judge_failed(const struct store_conn *c, struct err *e) MUST_CHECK;

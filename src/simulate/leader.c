@@ -223,7 +223,7 @@ static void abort_moot(struct fm *x, uint64_t operation)
     cadastre__operation_verb__init(&m);
     m.operation = operation;
     m.verb = CADASTRE__OPERATION_VERB_KIND__ABORT;
-    m.reason = text_lent("it is not needed any more");
+    m.reason = text_lent("it is not needed any more, or its destination is lost");
     (void)fm_do(x, CADASTRE__COMMAND__BODY_OPERATION_VERB, &m);
 }
 

@@ -147,7 +147,7 @@ static bool is_up(const struct fm *x, uint64_t node)
     return n == NULL || n->up;
 }
 
-/* An operation whose node is away waits for it, or for a person, for ever. */
+/* An operation whose node is away waits for it, or for a person, for ever: in the queue too. */
 static bool goes_on(const struct fm *x)
 {
     for (uint32_t i = 0; i < x->open_count; i++) {
@@ -157,7 +157,15 @@ static bool goes_on(const struct fm *x)
             return true;
         }
     }
-    return fm_view(x)->queued.count > 0;
+    const struct dir_operation *o;
+    struct ptree_iter it;
+    ptree_seek(&fm_view(x)->queued, slice_of(NULL, 0), &it);
+    for (; (o = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
+        if (is_up(x, o->source) && is_up(x, o->destination)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Nothing has gone on for so long, and nothing is waited for. */

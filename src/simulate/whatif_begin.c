@@ -142,10 +142,10 @@ static enum err_code add_nodes(struct fm *x, uint32_t i, struct err *e)
         copy_like(&a, row);
     }
     for (uint64_t k = 0; k < count; k++) {
-        char name[DIR_NAME_MAX + 1];
-        (void)snprintf(name, sizeof name, "%.52s", a.name.text);
+        char name[DIR_NAME_MAX + 24]; /* with a number it is no longer than names are: read so */
+        (void)snprintf(name, sizeof name, "%s", a.name.text);
         if (a.count > 0) {
-            (void)snprintf(name, sizeof name, "%.52s%" PRIu64, a.name.text, k + 1);
+            (void)snprintf(name, sizeof name, "%s%" PRIu64, a.name.text, k + 1);
         }
         if (x->node_count >= WHATIF_NODES_MAX) {
             return err_set_at(e, ERR_LIMIT_EXCEEDED, "/changes/nodes_added",
@@ -260,6 +260,12 @@ static enum err_code scale(struct fm *x, struct err *e)
             (void)snprintf(at, sizeof at, "/changes/load_scaled/%" PRIu32 "/keyspace", i);
             return no_such(e, at, "keyspace", name);
         }
+        for (uint32_t k = 0; k < i; k++) {
+            if (strcmp(w->scales[k].keyspace.text, name) == 0) {
+                return wrong(e, "load_scaled", i, name[0] != '\0' ? "/keyspace" : "",
+                             name[0] != '\0' ? "is there twice" : "that of all is there twice");
+            }
+        }
     }
     ptree_seek(&fm_view(x)->partitions, slice_of(NULL, 0), &it);
     for (; w->scale_count > 0 && (p = ptree_iter_get(&it, NULL)) != NULL; ptree_iter_next(&it)) {
@@ -269,6 +275,20 @@ static enum err_code scale(struct fm *x, struct err *e)
         }
     }
     return ERR_OK;
+}
+
+/* What waits for a person would be counted as done, and hold the planner up. */
+static void set_auto(struct fm *x)
+{
+    Cadastre__BalancerValue mode, *values[] = {&mode};
+    Cadastre__BalancerPatch m;
+    cadastre__balancer_patch__init(&m);
+    cadastre__balancer_value__init(&mode);
+    mode.which = DIR_BALANCER_MODE;
+    mode.value = DIR_BALANCER_AUTO;
+    m.n_values = 1;
+    m.values = values;
+    (void)fm_do(x, CADASTRE__COMMAND__BODY_BALANCER_PATCH, &m);
 }
 
 static enum err_code set_policy(struct fm *x, struct err *e)
@@ -290,6 +310,7 @@ static enum err_code set_policy(struct fm *x, struct err *e)
             m->values[i]->which == DIR_BALANCER_MODE && m->values[i]->value == DIR_BALANCER_OFF;
     }
     cadastre__balancer_patch__free_unpacked(m, NULL);
+    set_auto(x); /* whatever was said: with off nothing is planned */
     return code;
 }
 
@@ -364,6 +385,7 @@ enum err_code fm_live_begin(struct fm *x, struct err *e)
     code = scale(x, e);
     if (code == ERR_OK) {
         follow_open(x);
+        set_auto(x);
         fm_live_before(x);
         code = change(x, e);
     }

@@ -329,7 +329,7 @@ measure(struct fm *x, struct whatif_balance *b, struct whatif_load *(*of)(struct
     }
     struct sums s = sum_up(&f);
     b->resource = most_used(&f, &s);
-    b->said = true;
+    b->said = s.capacity[b->resource] > 0; /* where nobody serves, nothing is said */
     b->unserved = count_unserved(fm_view(x));
     b->mean_ppm = in_ppm(s.load[b->resource], s.capacity[b->resource]);
     for (uint16_t n = 0; n < f.node_count; n++) {

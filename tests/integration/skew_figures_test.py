@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The modeled figures, on a real server: what its nodes report, what GET /v1/skew and `cadastre skew` make of it. Demand that
 an inventory does not show; one key that no split helps, its salts' owners and their load, and salts that share an owner."""
+import itertools
 import json
 import pathlib
 import subprocess
@@ -86,7 +87,8 @@ def hot_key(limit, key):
         sessions = begin(c, OWNERS, {"scheme": "hash", "partitions": OWNERS}, {"writes_per_s": limit})
         owner = lambda k: once(c.leader().url, "GET", f"/v1/keyspaces/ks/route?key={k}").expect(200)["primary"]["node"]
         own = owner(key)
-        cold = [{"key": f"cold-{i}", "weight": COLD // 30} for i in range(30)]
+        mine = itertools.islice((k for k in (f"cold-{i}" for i in itertools.count()) if owner(k) == own), 30)
+        cold = [{"key": k, "weight": COLD // 30} for k in mine]
         for p in partitions(c):
             hot = HOT if p["primary"]["node"] == own else 0
             report(c, sessions, p, {"writes": 60 * (COLD + hot)} | (

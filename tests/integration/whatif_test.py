@@ -11,7 +11,8 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent / "tools"), str(HERE.parent / "harness"), str(HERE)]
 import copies  # noqa: E402  pylint: disable=wrong-import-position
-from reporters import Reporter, finish, operations, owners, prepare  # noqa: E402  pylint: disable=wrong-import-position
+from reporters import FAST, Reporter, finish, operations, owners  # noqa: E402  pylint: disable=wrong-import-position
+from reporters import prepare, proposals  # noqa: E402  pylint: disable=wrong-import-position
 from cluster import BUILD, Cluster, once, wait_for  # noqa: E402  pylint: disable=wrong-import-position
 from model_node import ModelNode  # noqa: E402  pylint: disable=wrong-import-position
 from tap import equal, main, test  # noqa: E402  pylint: disable=wrong-import-position
@@ -85,6 +86,22 @@ def it_predicts_what_the_balancer_would_do():
 
 
 @test
+def what_waits_for_a_person_is_neither_done_nor_in_the_way():
+    with Cluster(1) as c:
+        nodes, ids = prepare(c, mode="advise", thresholds=FAST | {"round_ms": 1000, "expiry_ms": 600000})
+        reporter = Reporter(c, nodes, {p: 60 for p in ids})
+        wait_for(lambda: proposals(c, "open"), "what waits")
+        wait_for(lambda: post(c, {}, hours=1).expect(200)["load"]["before"]["resource"] == "requests", "the load")
+        for policy in ({}, {"mode": "advise"}, {"mode": None}):
+            a = post(c, {"policy": policy}).expect(200)
+            equal((a["load"]["before"]["max_over_mean_ppm"], node(a, "n1")["before"]["primaries"]), (3000000, len(ids)))
+            assert a["totals"]["moves"] >= 9 and a["totals"]["last_ms"] < 300000, a["totals"]
+        reporter.stop()
+        for n in nodes:
+            n.crash()
+
+
+@test
 def what_is_then_done_comes_as_it_was_predicted():
     with Cluster(1) as c:
         nodes, ids = prepare(c, partitions=6, mode="off", thresholds=CALM)
@@ -149,7 +166,8 @@ def by_the_command_line_and_from_a_backup():
         reporter = Reporter(c, nodes, {p: 60 for p in ids})
         wait_for_load(c, 950)
         reporter.stop()
-        backup, load, wanted = (f"{scratch}/{name}" for name in ("backup.db", "load.bin", "wanted.json"))
+        backup, load, wanted, junk = (f"{scratch}/{name}" for name in ("backup.db", "load.bin", "wanted.json", "junk.json"))
+        pathlib.Path(junk).write_text("junk", encoding="utf-8")
         server = ("-e", c.leader().url)
         flags = ("--drain", "n3", "--add", "2", "--like", "n2", "--scale", "ks=1.5", "--set", "thresholds.high_ppm=150000")
         code, told, _ = cli(*server, "balancer", "simulate", *flags, "-o", "json")
@@ -176,7 +194,7 @@ def by_the_command_line_and_from_a_backup():
                              (("simulate", "--from", wanted), wanted), (("simulate", "--from", backup, "--load", wanted), wanted),
                              (("simulate", "--from", backup, "--scale", "1e9"), "--scale"),
                              (("simulate", "--from", backup, "--add", "1"), "--like"), (("simulate", "--lose", "n1"), "--from"),
-                             (("simulate",), "FILE")):
+                             (("simulate", junk), f"{junk}: line 1"), (("simulate",), "FILE")):
             code, _, said = cli(*words)
             equal((code, wrong in said), (2, True), said)
         finish(c, nodes, reporter)

@@ -120,6 +120,8 @@ static void what_is_wrong_is_named_and_nothing_counts(void)
          "/partitions/0/keys/0/end"},
         {__LINE__, ",\"by\":{}", "", "/partitions/0/by"},
         {__LINE__, ",\"by\":[\"get\"]", "", "/partitions/0/by/0"},
+        {__LINE__, ",\"by\":[[]]", "", "/partitions/0/by/0"},
+        {__LINE__, ",\"by\":[[[1]]]", "", "/partitions/0/by/0"},
         {__LINE__, ",\"by\":[{\"outcome\":\"ok\",\"requests\":1}]", "",
          "/partitions/0/by/0/operation"},
         {__LINE__, ",\"by\":[" PART("get", "ok", "1") ",{\"operation\":\"put\",\"requests\":1}]",

@@ -130,11 +130,12 @@ static void a_hot_key_is_named_with_the_owners_of_its_salts(void)
 {
     begin("\"requests_per_s\":100000");
     keyspace("{\"name\":\"ks\",\"scheme\":\"hash\",\"partitions\":16}");
+    CHECK(EXPECT(&w, "GET /v1/keyspaces/ks/route?key=celebrity", NULL, 200, NULL));
+    uint64_t its = api_u64(&w, "partition");
     for (size_t i = 0; i < 16; i++) {
-        report(i, i == 5 ? 150000 : 2000, 1000,
-               i == 5 ? ",\"keys\":[{\"key\":\"celebrity\",\"weight\":14800},{\"key\":\"x\","
-                        "\"weight\":200}]"
-                      : "");
+        bool hot = number(nth(i), "partition") == its;
+        report(i, hot ? 150000 : 2000, 1000,
+               hot ? ",\"keys\":[{\"key\":\"celebrity\",\"weight\":15000}]" : "");
     }
     skew();
     CHECK_U64(json_array_size(api_at(&w, "hot_keys")), 1);
@@ -180,6 +181,30 @@ static void a_hot_partition_is_split_where_it_says(void)
         &w, text("POST /v1/keyspaces/ks/partitions/%" PRIu64 "/split", number(nth(1), "partition")),
         text("{\"at\":[\"%s\"]}", at), 200, NULL));
     end();
+}
+
+/* Keys that are of other partitions say nothing of this one; of ranges counts what is in it. */
+static void keys_of_elsewhere_do_not_count(void)
+{
+    static const char *const keys[] = {
+        ",\"keys\":[{\"key\":\"zz\",\"weight\":900},{\"key\":\"a\",\"weight\":900},"
+        "{\"key\":\"n\",\"weight\":900},{\"key\":\"a\",\"end\":\"g\",\"weight\":900},"
+        "{\"key\":\"n\",\"end\":\"z\",\"weight\":900}]",
+        ",\"keys\":[{\"key\":\"a\",\"end\":\"h\",\"weight\":10},{\"key\":\"h\",\"weight\":40},"
+        "{\"key\":\"i\",\"weight\":40},{\"key\":\"m\",\"end\":\"z\",\"weight\":10}]"};
+    for (unsigned k = 0; k < 2; k++) {
+        begin("");
+        keyspace("{\"name\":\"ks\",\"scheme\":\"range\",\"splits\":[\"g\",\"n\",\"t\"]}");
+        for (size_t i = 0; i < 4; i++) {
+            report(i, i == 1 ? 9000 : 1000, 100, i == 1 ? keys[k] : "");
+        }
+        skew();
+        CHECK_U64(json_array_size(api_at(&w, "hot_partitions")), 1);
+        CHECK_STR(api_text(&w, "hot_partitions/0/remedy"), k == 0 ? "nothing" : "split");
+        CHECK(k == 0 ? api_at(&w, "hot_partitions/0/key") == NULL
+                     : strcmp(api_text(&w, "hot_partitions/0/split_at/0"), "i") == 0);
+        end();
+    }
 }
 
 static void labels_tenants_and_headroom(void)
@@ -297,6 +322,7 @@ int main(void)
     RUN(demand_shows_what_an_inventory_does_not);
     RUN(a_hot_key_is_named_with_the_owners_of_its_salts);
     RUN(a_hot_partition_is_split_where_it_says);
+    RUN(keys_of_elsewhere_do_not_count);
     RUN(labels_tenants_and_headroom);
     RUN(growth_is_of_partitions_nodes_labels_and_tenants);
     RUN(memory_of_answers_is_bounded);

@@ -494,6 +494,36 @@ static void what_is_not_needed_any_more_is_moot(void)
     close_world();
 }
 
+static void what_waits_for_a_lost_node_is_moot(void)
+{
+    const struct moves_wish one = {.partitions = 1, .spread = "", .disk = ""};
+    static const enum dir_class classes[] = {DIR_CLASS_BALANCE, DIR_CLASS_OPERATOR};
+    for (unsigned i = 0; i < 2; i++) {
+        open_world(1, 1, &one);
+        struct repair_step s = {.kind = DIR_OPERATION_MOVE,
+                                .from = id_of("n1"),
+                                .to = id_of("n2"),
+                                .class_of = classes[i],
+                                .reason = "it is there for it"};
+        (void)begin(&s);
+        end("n2");
+        CHECK(!is_moot()); /* it may come back */
+        gone_names = "n2";
+        CHECK(is_moot() == (classes[i] != DIR_CLASS_OPERATOR));
+        close_world();
+    }
+    open_world(2, 2, &pair); /* a copy that is made anew, and then the node that is to have it */
+    end("n2");
+    gone_names = "n2";
+    struct repair_step s = next();
+    (void)begin(&s);
+    CHECK(!is_moot());
+    end(s.to == id_of("n3") ? "n3" : "n4");
+    gone_names = "n2 n3 n4";
+    CHECK(is_moot());
+    close_world();
+}
+
 static void copies_on_their_way_count(void)
 {
     const struct moves_wish four = {.sync = 1, .partitions = 4, .spread = "", .disk = ""};
@@ -619,6 +649,7 @@ int main(void)
     RUN(the_end_of_a_drain_ends_what_was_begun);
     RUN(a_node_that_goes_takes_what_waits_for_it_along);
     RUN(what_is_not_needed_any_more_is_moot);
+    RUN(what_waits_for_a_lost_node_is_moot);
     RUN(copies_on_their_way_count);
     RUN(a_failure_is_repaired_once_whoever_leads);
     RUN(a_node_that_has_to_delete_first_is_passed_over);

@@ -230,11 +230,43 @@ static void damaged_pages_are_found(void)
     tear_down();
 }
 
+/* Whoever reads a backup is told; it is not the store of the process, whose damage ends it. */
+static void damage_of_a_file_that_is_read_is_told(void)
+{
+    enum { PAGE = 4096 };
+    static char page[PAGE];
+    unsigned bad = 0;
+    bool more = true;
+    (void)memset(page, 0x5a, sizeof page);
+    set_up(9, 300);
+    for (long at = 0; more; at += PAGE) {
+        struct directory *d = NULL;
+        struct err e = {0};
+        fresh_copy();
+        FILE *f = fopen(copy, "r+b");
+        CHECK(f != NULL && fseek(f, 0, SEEK_END) == 0);
+        more = ftell(f) > at + PAGE;
+        /* The header of the first page stays, so that it is SQLite's. */
+        long from = at == 0 ? 100 : at;
+        CHECK(fseek(f, from, SEEK_SET) == 0);
+        CHECK(fwrite(page, 1, (size_t)(at + PAGE - from), f) > 0 && fclose(f) == 0);
+        if (store_read_file(copy, &d, &e) == ERR_OK) {
+            directory_free(d);
+        } else {
+            bad++;
+            CHECK(e.detail[0] != '\0');
+        }
+    }
+    CHECK(bad > 2);
+    tear_down();
+}
+
 int main(void)
 {
     RUN(what_the_store_writes_is_clean);
     RUN(a_live_file_can_be_checked);
     RUN(seeded_damage_is_found);
     RUN(damaged_pages_are_found);
+    RUN(damage_of_a_file_that_is_read_is_told);
     return tap_done();
 }

@@ -433,6 +433,53 @@ static void hours_are_over(void)
     end();
 }
 
+/* A name of any length is whole, with and without a number. */
+static void names_are_not_cut(void)
+{
+    begin();
+    char body[512], a[64], b[64], numbered[64];
+    (void)memset(a, 'a', 63);
+    a[63] = '\0';
+    (void)memcpy(b, a, sizeof b);
+    b[62] = 'b';
+    (void)snprintf(numbered, sizeof numbered, "%.54sz", a);
+    (void)snprintf(body, sizeof body,
+                   "{\"changes\":{\"nodes_added\":[{\"name\":\"%s\"},{\"name\":\"%s\"},"
+                   "{\"name\":\"%s\",\"count\":2}],\"nodes_drained\":[\"%s\"]}}",
+                   a, b, numbered, b);
+    ask(body);
+    run();
+    CHECK(node(a)->added && node(b)->drained);
+    (void)snprintf(numbered + 55, sizeof numbered - 55, "2");
+    CHECK(node(numbered)->added);
+    end();
+}
+
+/* Nobody serves: no share of no capacity; and what waits for who is away is no reason to go on. */
+static void all_are_lost(void)
+{
+    begin();
+    ask("{\"changes\":{\"nodes_lost\":[\"n1\",\"n2\",\"n3\"]}}");
+    run();
+    CHECK_U64(answer.end, WHATIF_SETTLED);
+    CHECK(answer.under_way > 0);
+    CHECK(!answer.after.said);
+    CHECK_U64(answer.after.nodes, 0);
+    end();
+}
+
+static void a_queue_for_who_is_lost_is_let_go(void)
+{
+    begin();
+    ask("{\"changes\":{\"nodes_added\":[{\"name\":\"x\"}],\"nodes_lost\":[\"x\"],"
+        "\"policy\":{\"thresholds\":{\"quiet_ms\":0,\"sustain_ms\":0}}}}");
+    run();
+    CHECK_U64(answer.end, WHATIF_SETTLED);
+    CHECK_U64(answer.under_way, 0);
+    CHECK_U64(answer.finding_count, 0);
+    end();
+}
+
 static void refused(const char *body, enum err_code code, const char *pointer)
 {
     struct whatif_state s = here();
@@ -451,6 +498,12 @@ static void what_can_not_be_is_named(void)
     refused("{\"changes\":{\"zone_lost\":\"no\"}}", ERR_INVALID_SETTINGS, "/changes/zone_lost");
     refused("{\"changes\":{\"nodes_added\":[{\"name\":\"y\"},{\"name\":\"y\"}]}}",
             ERR_INVALID_SETTINGS, "/changes/nodes_added/1/name");
+    refused("{\"changes\":{\"load_scaled\":[{\"factor_ppm\":1},{\"factor_ppm\":1}]}}",
+            ERR_INVALID_SETTINGS, "/changes/load_scaled/1");
+    refused(
+        "{\"changes\":{\"load_scaled\":[{\"keyspace\":\"k\",\"factor_ppm\":1},{\"factor_ppm\":1},"
+        "{\"keyspace\":\"k\",\"factor_ppm\":2}]}}",
+        ERR_INVALID_SETTINGS, "/changes/load_scaled/2/keyspace");
     refused("{\"changes\":{\"policy\":{\"thresholds\":{\"low_ppm\":399999}}}}",
             ERR_INVALID_SETTINGS, "/changes/policy/thresholds/low_ppm");
     refused("{\"changes\":{\"policy\":{\"windows\":[{\"name\":\"x\",\"kind\":\"freeze\","
@@ -479,6 +532,9 @@ int main(void)
     RUN(beside_a_state_that_changes);
     RUN(it_stops_when_it_is_told);
     RUN(hours_are_over);
+    RUN(names_are_not_cut);
+    RUN(all_are_lost);
+    RUN(a_queue_for_who_is_lost_is_let_go);
     RUN(what_can_not_be_is_named);
     rcu_drain();
     rcu_reader_stop();
