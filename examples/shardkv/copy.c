@@ -105,7 +105,10 @@ bool copy_ready(struct node *n, struct part *p, const struct cadastre_task *t)
             return false;
         }
         bool lost = access(path, F_OK) != 0 && (derives || (was_here && !joins));
-        if (lost && t->role == CADASTRE_ROLE_PRIMARY) {
+        /* What was not derived yet may be later: it is given up only once it does not count. */
+        bool counts =
+            t->role == CADASTRE_ROLE_PRIMARY || (derives && t->role == CADASTRE_ROLE_SYNC);
+        if (lost && counts) {
             (void)fprintf(stderr, "shardkv: %s/%" PRIu64 ": the data is gone\n", p->keyspace,
                           p->id);
             atomic_store(&p->derived, DERIVED_NOT);
@@ -113,9 +116,6 @@ bool copy_ready(struct node *n, struct part *p, const struct cadastre_task *t)
         }
         open_copy(n, p, t->copy, lost);
         atomic_store(&p->derived, DERIVED_NOT);
-        if (t->parent_count > 0) {
-            atomic_store(&n->collect, true);
-        }
     }
     (void)pthread_mutex_lock(&p->lock);
     bool whole = !kv_incomplete(p->store);
@@ -129,6 +129,7 @@ struct file {
     char path[COPY_PATH_SIZE];
     uint64_t partition, copy;
     char *start, *end; /* own */
+    bool whole;
 };
 
 /* KEYSPACE.PARTITION.COPY.db of this keyspace (NULL: of any, which it is put into). */
@@ -189,6 +190,7 @@ struct sources {
     const struct part *part;
     struct file all[KV_SOURCES_MAX];
     size_t count;
+    bool unknown; /* one can't be read now, and may be the newest that has a key */
 };
 
 static bool overlaps(const struct file *f, const struct part *p)
@@ -197,19 +199,57 @@ static bool overlaps(const struct file *f, const struct part *p)
            (p->high == NULL || strcmp(f->start, p->high) < 0);
 }
 
+/* Of too many the newest. */
+static void take_source(struct sources *to, struct file *f)
+{
+    struct file *at = &to->all[0];
+    if (to->count < KV_SOURCES_MAX) {
+        at = &to->all[to->count++];
+    } else {
+        for (size_t i = 1; i < to->count; i++) {
+            at = to->all[i].partition < at->partition ? &to->all[i] : at;
+        }
+    }
+    if (at->start == NULL || at->partition < f->partition) {
+        const struct file before = *at;
+        *at = *f;
+        *f = before; /* for who made it to free */
+    }
+}
+
 /* Takes those that this node holds, which is what the directory counts by as well. */
 static void note_source(void *arg, const char *keyspace, struct file *f)
 {
     struct sources *to = arg;
-    uint64_t copy;
-    if (to->count < KV_SOURCES_MAX && f->partition != to->part->id &&
-        strcmp(keyspace, to->part->keyspace) == 0 &&
-        cadastre_agent_copy(to->node->agent, keyspace, f->partition) == f->copy &&
-        kv_describe(f->path, &copy, &f->start, &f->end) && copy == f->copy &&
-        overlaps(f, to->part)) {
-        to->all[to->count++] = *f;
-        f->start = f->end = NULL;
+    uint64_t copy = 0;
+    if (f->partition == to->part->id || strcmp(keyspace, to->part->keyspace) != 0 ||
+        cadastre_agent_copy(to->node->agent, keyspace, f->partition) != f->copy) {
+        return;
     }
+    enum kv_result r = kv_describe(f->path, &copy, &f->start, &f->end);
+    f->whole = r == KV_OK;
+    if (r == KV_IO || copy != f->copy) {
+        to->unknown = true;
+    } else if (overlaps(f, to->part)) {
+        take_source(to, f);
+    }
+}
+
+/* What a parent has that is held here, no older file has: without it there is nothing to derive
+ * from. */
+static bool has_parents(const struct sources *from, const struct cadastre_task *t)
+{
+    for (unsigned i = 0; i < t->parent_count; i++) {
+        size_t at = 0;
+        while (at < from->count && from->all[at].partition != t->parents[i]) {
+            at++;
+        }
+        if (at == from->count &&
+            cadastre_agent_copy(from->node->agent, from->part->keyspace, t->parents[i]) != 0) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* What the new partition's authority is over, no other's is: nothing more goes into the files. */
@@ -244,7 +284,8 @@ static size_t newest_with(const struct sources *from, const char *at, const char
     return SIZE_MAX;
 }
 
-/* Cuts the range into pieces, each from the newest file that has it. 0: some of it is nowhere. */
+/* Cuts the range into pieces, each from the newest file that has it. 0: some of it is nowhere, or
+ * was lost. */
 static size_t cut(const struct sources *from, struct kv_piece *pieces, size_t max)
 {
     const char *at = from->part->low, *last = from->part->high;
@@ -252,7 +293,7 @@ static size_t cut(const struct sources *from, struct kv_piece *pieces, size_t ma
     for (bool more = true; more; count++) {
         const char *end = last;
         size_t i = newest_with(from, at, &end);
-        if (i == SIZE_MAX || count == max) {
+        if (i == SIZE_MAX || !from->all[i].whole || count == max) {
             return 0;
         }
         pieces[count] = (struct kv_piece){from->all[i].path, at, end};
@@ -262,24 +303,31 @@ static size_t cut(const struct sources *from, struct kv_piece *pieces, size_t ma
     return count;
 }
 
+static bool derive(struct sources *from, const struct cadastre_task *t, const char *path)
+{
+    const struct part *p = from->part;
+    struct kv_piece pieces[KV_SOURCES_MAX];
+    const struct kv_spec spec = {t->copy, p->low, p->high};
+    each_file(from->node, note_source, from);
+    qsort(from->all, from->count, sizeof from->all[0], newest_first);
+    size_t count = !from->unknown && has_parents(from, t) ? cut(from, pieces, KV_SOURCES_MAX) : 0;
+    for (size_t i = 0; i < from->count; i++) {
+        retire(from->node, p, &from->all[i]);
+    }
+    return count > 0 && kv_derive(path, &spec, pieces, count);
+}
+
 void copy_derive(struct node *n, struct part *p, const struct cadastre_task *t)
 {
     struct sources *from = calloc(1, sizeof *from);
-    struct kv_piece pieces[KV_SOURCES_MAX];
-    const struct kv_spec spec = {t->copy, p->low, p->high};
     char path[COPY_PATH_SIZE];
-    bool ok = from != NULL;
     copy_path(n, p->keyspace, p->id, t->copy, path);
-    if (ok) {
+    /* One that is there may have been written to since, and is never made again. */
+    bool ok = access(path, F_OK) == 0;
+    if (!ok && from != NULL) {
         from->node = n;
         from->part = p;
-        each_file(n, note_source, from);
-        qsort(from->all, from->count, sizeof from->all[0], newest_first);
-        size_t count = cut(from, pieces, KV_SOURCES_MAX);
-        for (size_t i = 0; i < from->count; i++) {
-            retire(n, p, &from->all[i]);
-        }
-        ok = count > 0 && kv_derive(path, &spec, pieces, count);
+        ok = derive(from, t, path);
     }
     for (size_t i = 0; from != NULL && i < from->count; i++) {
         free(from->all[i].start);
@@ -291,17 +339,23 @@ void copy_derive(struct node *n, struct part *p, const struct cadastre_task *t)
 
 /* --- deleting --- */
 
-/* Has a newer file the key, of a partition that this node was granted and has whole, or is about to
- * delete? Then `*end` is where that is over (NULL: nowhere), for the caller to free. */
+/* Has a newer file the key, of a partition that this node has whole and says that it holds? Then
+ * `*end` is where that is over (NULL: nowhere), for the caller to free. */
 static bool
-has_key(struct part *p, const char *keyspace, uint64_t newer_than, const char *key, char **end)
+has_key(struct node *n, struct part *p, uint64_t newer_than, const char *key, char **end)
 {
     (void)pthread_mutex_lock(&p->lock);
     bool counts = p->store != NULL && p->role != CADASTRE_ROLE_JOINING && !kv_incomplete(p->store);
-    bool has = counts && p->id > newer_than && strcmp(p->keyspace, keyspace) == 0 &&
-               kv_in_range(p->store, key);
+    bool has = counts && p->id > newer_than && kv_in_range(p->store, key);
+    uint64_t copy = p->copy;
     *end = has && p->high != NULL ? strdup(p->high) : NULL;
+    has = has && (p->high == NULL || *end != NULL);
     (void)pthread_mutex_unlock(&p->lock);
+    if (has && cadastre_agent_copy(n->agent, p->keyspace, p->id) != copy) {
+        free(*end); /* were this node to stop now, nobody would know that it has this one */
+        *end = NULL;
+        has = false;
+    }
     return has;
 }
 
@@ -313,7 +367,8 @@ static bool is_covered(struct node *n, const char *keyspace, const struct file *
     while (found && !covered) {
         char *end = NULL;
         struct part *p = node_parts(n);
-        while (p != NULL && !has_key(p, keyspace, f->partition, at, &end)) {
+        while (p != NULL &&
+               (strcmp(p->keyspace, keyspace) != 0 || !has_key(n, p, f->partition, at, &end))) {
             p = p->next;
         }
         found = p != NULL;
@@ -336,13 +391,14 @@ static void collect_file(void *arg, const char *keyspace, struct file *f)
         open = p->role != CADASTRE_ROLE_NONE || p->store != NULL;
         (void)pthread_mutex_unlock(&p->lock);
     }
-    if (open || !kv_describe(f->path, &copy, &f->start, &f->end) || copy != f->copy ||
+    if (open || kv_describe(f->path, &copy, &f->start, &f->end) != KV_OK || copy != f->copy ||
         !is_covered(n, keyspace, f)) {
         return;
     }
-    bool held = cadastre_agent_copy(n->agent, keyspace, f->partition) == copy;
-    if (kv_delete(f->path) >= 0 && held) {
-        (void)cadastre_agent_set_copy(n->agent, keyspace, f->partition, 0);
+    /* Not held from before it is gone: what is held is looked for. */
+    if (cadastre_agent_copy(n->agent, keyspace, f->partition) != copy ||
+        cadastre_agent_set_copy(n->agent, keyspace, f->partition, 0) == CADASTRE_OK) {
+        (void)kv_delete(f->path);
     }
 }
 

@@ -141,7 +141,8 @@ static bool load(struct kv *s, const struct kv_spec *spec)
 struct kv *kv_open(const char *path, const struct kv_spec *spec)
 {
     struct kv *s = calloc(1, sizeof *s);
-    if (s != NULL && (sqlite3_open(path, &s->db) != SQLITE_OK || !load(s, spec))) {
+    if (s != NULL && (sqlite3_open(path, &s->db) != SQLITE_OK ||
+                      sqlite3_busy_timeout(s->db, KV_BUSY_MS) != SQLITE_OK || !load(s, spec))) {
         kv_close(s);
         return NULL;
     }

@@ -159,8 +159,9 @@ struct kv_chunk {
  * KV_GAP: the whole does not have the checksum that it should; it begins anew. */
 enum kv_result kv_install(struct kv *s, const struct kv_chunk *c);
 
-/* The range and the copy that a file is of. The caller frees both texts. */
-bool kv_describe(const char *path, uint64_t *ret_copy, char **ret_start, char **ret_end);
+/* The range and the copy that a file is of. KV_GAP: it is incomplete. KV_IO: there is none, or it
+ * can't be read now, so that nothing is known of it. The caller frees both texts. */
+enum kv_result kv_describe(const char *path, uint64_t *ret_copy, char **ret_start, char **ret_end);
 /* Makes the copy of a partition that came out of others, durably and all at once. Of one piece it
  * has the log as well. Of more it has an origin of its own, made of theirs: equal ones have equal
  * items. */

@@ -44,7 +44,7 @@ static sqlite3 *open_two(const char *path, int flags, const char *other)
     sqlite3 *db = NULL;
     sqlite3_stmt *q = NULL;
     bool ok = sqlite3_open_v2(path, &db, flags, NULL) == SQLITE_OK &&
-              sqlite3_busy_timeout(db, 5000) == SQLITE_OK &&
+              sqlite3_busy_timeout(db, KV_BUSY_MS) == SQLITE_OK &&
               sqlite3_prepare_v2(db, "ATTACH ?1 AS other", -1, &q, NULL) == SQLITE_OK &&
               kv_bind_text(q, 1, other) && sqlite3_step(q) == SQLITE_DONE;
     (void)sqlite3_finalize(q);
@@ -123,7 +123,8 @@ bool kv_snapshot_make(const struct kv_piece *from, const char *to, const char *n
 static sqlite3 *open_to_read(const char *path)
 {
     sqlite3 *db = NULL;
-    if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL) != SQLITE_OK) {
+    if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL) != SQLITE_OK ||
+        sqlite3_busy_timeout(db, KV_BUSY_MS) != SQLITE_OK) {
         (void)sqlite3_close(db);
         return NULL;
     }
@@ -256,23 +257,24 @@ enum kv_result kv_install(struct kv *s, const struct kv_chunk *c)
 
 /* --- children --- */
 
-bool kv_describe(const char *path, uint64_t *ret_copy, char **ret_start, char **ret_end)
+enum kv_result kv_describe(const char *path, uint64_t *ret_copy, char **ret_start, char **ret_end)
 {
     sqlite3 *db = open_to_read(path);
     sqlite3_stmt *q = NULL;
     bool ok = db != NULL &&
-              sqlite3_prepare_v2(db, "SELECT copy,start,end FROM meta WHERE install=''", -1, &q,
-                                 NULL) == SQLITE_OK &&
+              sqlite3_prepare_v2(db, "SELECT copy,start,end,install='' FROM meta", -1, &q, NULL) ==
+                  SQLITE_OK &&
               sqlite3_step(q) == SQLITE_ROW;
+    bool whole = ok && kv_column(q, 3) != 0;
     if (ok) {
         *ret_copy = kv_column(q, 0);
         *ret_start = strdup(kv_text(q, 1));
         *ret_end = kv_text(q, 2) != NULL ? strdup(kv_text(q, 2)) : NULL;
-        ok = *ret_start != NULL;
+        ok = *ret_start != NULL && (kv_text(q, 2) == NULL || *ret_end != NULL);
     }
     (void)sqlite3_finalize(q);
     (void)sqlite3_close(db);
-    return ok;
+    return !ok ? KV_IO : whole ? KV_OK : KV_GAP;
 }
 
 /* What of a file is in the piece; of the log, which has the past of all, only for a single one. */
@@ -300,8 +302,7 @@ static bool add_origin(const struct kv_piece *piece, XXH3_state_t *origin, struc
     uint64_t copy;
     char *start = NULL, *end = NULL, text[128];
     struct kv *from = NULL;
-    bool ok = kv_describe(piece->path, &copy, &start, &end);
-    if (ok) {
+    if (kv_describe(piece->path, &copy, &start, &end) == KV_OK) {
         const struct kv_spec spec = {copy, start, end};
         from = kv_open(piece->path, &spec);
     }

@@ -7,6 +7,9 @@
 
 #include <sqlite3.h>
 
+/* Another connection may be about to close the file, or to recover it. */
+enum { KV_BUSY_MS = 5000 };
+
 enum statement {
     BEGIN,
     COMMIT,

@@ -118,6 +118,9 @@ static bool on_grant(void *arg, struct cadastre_partition *handle, const struct 
     if (ok && whole && cadastre_agent_copy(n->agent, p->keyspace, p->id) != t->copy) {
         ok = cadastre_agent_set_copy(n->agent, p->keyspace, p->id, t->copy) == CADASTRE_OK;
     }
+    if (ok && whole && t->parent_count > 0) {
+        atomic_store(&n->collect, true);
+    }
     return ok;
 }
 

@@ -276,7 +276,7 @@ static void guard_close(struct raft_io *io, raft_io_close_cb cb)
 void guard_options_default(struct guard_options *ret_options)
 {
     *ret_options = (struct guard_options){
-        .measures = GUARD_ALL | GUARD_TELL,
+        .measures = GUARD_ALL | GUARD_TELL | GUARD_PARK,
         .batch_entries_max = GUARD_BATCH_ENTRIES_MAX,
         .batch_bytes_max = GUARD_BATCH_BYTES_MAX,
     };
@@ -309,6 +309,7 @@ struct guard *guard_install(struct raft *r, struct raft_io *io, const struct gua
 void guard_free(struct guard *g)
 {
     if (g != NULL) {
+        guard_park_drop(g);
         guard_configs_close(&g->configs);
         mem_free(g->capped);
         mem_free(g->told);

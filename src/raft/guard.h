@@ -94,7 +94,12 @@ enum guard_measure {
     /* No fault, but a wait: libraft's followers hear of a commit with the next entry, or the next
      * heartbeat. A leader with nothing more to send tells those that have the entries at once.
      * Not of GUARD_ALL, so that the schedules that show the faults stay what they are. */
-    GUARD_TELL = 1u << 15
+    GUARD_TELL = 1u << 15,
+    /* A wait as well, and not of GUARD_ALL either: libraft drops a snapshot that comes while the
+     * follower takes one of its own, and its leader sends the next only when the time for
+     * installing one is over. Here it is handed on once the other is stored, with the next
+     * message. */
+    GUARD_PARK = 1u << 16
 };
 
 enum {
@@ -130,9 +135,10 @@ struct guard_stats {
     uint64_t batches_trimmed;          /* L19 */
     uint64_t snapshots_held;           /* L9: snapshot writes that waited for a truncation */
     uint64_t commits_told;             /* GUARD_TELL: to one server each */
+    uint64_t snapshots_parked;         /* GUARD_PARK */
 };
 
-/* Every measure, GUARD_TELL too, the default caps, no callbacks. */
+/* Every measure, GUARD_TELL and GUARD_PARK too, the default caps, no callbacks. */
 void guard_options_default(struct guard_options *ret_options);
 
 /* Puts a guard around `io`, the raft_io that `r` was initialised with. Call after raft_init and

@@ -69,6 +69,8 @@ struct guard {
     raft_io_snapshot_put_cb put_cb;
     bool put_install;
     struct guard_held_put held;
+    struct raft_message parked; /* an InstallSnapshot, with what it owns */
+    char *parked_address;       /* its sender's, own; NULL: none is parked */
     struct guard_configs configs;
 };
 
@@ -171,6 +173,13 @@ int guard_begin_term(struct guard *g, raft_term term);
 void guard_note_told(struct guard *g, raft_id id, raft_index commit);
 /* GUARD_TELL, after an event. */
 void guard_tell(struct guard *g);
+
+/* guard_park.c */
+/* True: it is kept for later, with what it owns. */
+bool guard_park(struct guard *g, const struct raft_message *m);
+/* True: it is later. The caller frees the address after libraft has had the message. */
+bool guard_unpark(struct guard *g, struct raft_message *ret_message, char **ret_address);
+void guard_park_drop(struct guard *g);
 
 /* guard_recv.c */
 void guard_recv(struct raft_io *inner, struct raft_message *m);

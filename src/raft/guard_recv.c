@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Messages on their way into libraft. */
+#include "base/mem.h"
 #include "raft/guard_internal.h"
 
 static void know_match(struct guard *g, raft_term term, raft_index index)
@@ -197,6 +198,9 @@ static bool before_recv(struct guard *g, struct raft_message *m)
         before_append_entries(g, &m->append_entries);
         return true;
     case RAFT_IO_INSTALL_SNAPSHOT:
+        if (guard_park(g, m)) {
+            return false;
+        }
         before_install_snapshot(g, &m->install_snapshot);
         return true;
     case RAFT_IO_TIMEOUT_NOW:
@@ -212,11 +216,26 @@ static bool before_recv(struct guard *g, struct raft_message *m)
     }
 }
 
+static void recv_parked(struct guard *g)
+{
+    struct raft_message m;
+    char *address;
+    if (guard_unpark(g, &m, &address)) {
+        if (g->raft->state != RAFT_UNAVAILABLE) {
+            before_install_snapshot(g, &m.install_snapshot);
+        }
+        g->recv(&g->outer, &m);
+        mem_free(address);
+        guard_settle(g);
+    }
+}
+
 void guard_recv(struct raft_io *inner, struct raft_message *m)
 {
     struct guard *g = guard_of_inner(inner);
     const struct raft *r = g->raft;
     guard_settle_capped(g);
+    recv_parked(g);
     if (r->state == RAFT_UNAVAILABLE) {
         g->recv(&g->outer, m); /* it frees the message */
         return;

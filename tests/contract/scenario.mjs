@@ -195,6 +195,8 @@ export const steps = [
   { op: 'patchSettings', example: 'lease', status: 200 },
   { op: 'patchSettings', example: 'lease', type: 'application/merge-patch+json', status: 200 },
   { op: 'patchSettings', body: () => ({ lease_ms: 1000, heartbeat_ms: 900 }), status: 422, code: 'invalid_settings' },
+  // Nobody renews a lease here but where that is what is tried: none may run out, however long all of this takes.
+  { op: 'patchSettings', body: () => ({ lease_ms: 3600000 }), status: 200 },
   { op: 'getBalancer', status: 200 },
   { op: 'patchBalancer', example: 'faster', status: 200 },
   { op: 'patchBalancer', example: 'auto', status: 200 },

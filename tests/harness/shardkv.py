@@ -76,14 +76,16 @@ class Node:
 
 class Nodes:
     """A cluster, its nodes and a keyspace. `zones`: names to zones; `spec`: what the keyspace has besides; `options`: of
-    the nodes' command lines."""
+    the nodes' command lines; `lease_ms`: longer where no lease may run out, however slow the machine."""
 
     node_type = Node
 
-    def __init__(self, servers, names, sync, splits=("h", "p"), environment=None, zones=None, spec=None, options=()):
+    def __init__(self, servers, names, sync, splits=("h", "p"), environment=None, zones=None, spec=None, options=(),
+                 lease_ms=LEASE_MS):
         self.cluster = self.make_cluster(servers)
         self.names, self.sync, self.splits = names, sync, splits
         self.environment, self.zones, self.spec, self.options = environment, zones or {}, spec or {}, options
+        self.lease_ms = lease_ms
         self.nodes, self.loads = {}, []
 
     def make_cluster(self, servers):
@@ -100,7 +102,7 @@ class Nodes:
 
     def prepare(self):
         c = self.cluster
-        settings = c.call("PATCH", "/v1/cluster/settings", {"lease_ms": LEASE_MS, "heartbeat_ms": 300})
+        settings = c.call("PATCH", "/v1/cluster/settings", {"lease_ms": self.lease_ms, "heartbeat_ms": 300})
         c.call("PATCH", "/v1/cluster/settings", {"validation_window_ms": 500})
         if settings.status in (404, 405):
             raise Skip("this server knows no sessions")

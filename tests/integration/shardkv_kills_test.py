@@ -11,7 +11,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent / "tools"), str(HERE.parent / "harness")]
-from cluster import wait_for  # noqa: E402  pylint: disable=wrong-import-position
+from cluster import once, wait_for  # noqa: E402  pylint: disable=wrong-import-position
 from shardkv import Nodes  # noqa: E402  pylint: disable=wrong-import-position
 from tap import equal, main, test  # noqa: E402  pylint: disable=wrong-import-position
 
@@ -91,14 +91,30 @@ def moves_under_kills_lose_nothing():
         t.all_well()
 
 
+def renews_leases(t, leader):
+    """Every node's lease is seen to become longer."""
+    lowest, renewed = {}, set()
+
+    def look():
+        for n in once(leader.url, "GET", "/v1/nodes").expect(200)["nodes"]:
+            left = n["lease"].get("remaining_ms", 0)
+            lowest[n["node"]] = min(left, lowest.get(n["node"], left))
+            if left > lowest[n["node"]] > 0:
+                renewed.add(n["node"])
+        return len(renewed) == len(t.nodes)
+
+    wait_for(look, "the next leader to renew the leases")
+
+
 @test
 def a_killed_leader_of_the_directory_stops_no_write():
-    with Nodes(3, ["n1", "n2"], 1) as t:
+    with Nodes(3, ["n1", "n2"], 1, lease_ms=60_000) as t:
         load = t.load()
         load.grows(50)
         leader = t.cluster.leader()
         leader.kill()
         load.grows(50)
+        renews_leases(t, t.cluster.leader())
         leader.start()
         summary = load.finish()
         equal(summary["refused"], 0, "refused writes")

@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Partitions of examples/shardkv that are split and merged while writers are at work: the node makes the new ones' copies
 of the old ones', on every replica, and a crash in between loses nothing."""
+import contextlib
 import pathlib
 import random
+import sqlite3
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -140,6 +142,61 @@ def a_node_that_was_away_makes_the_copies_late():
         wait_for(t.is_well, "all copies to agree")
         wait_for(lambda: p not in files(away) and left not in files(away), "the old files to be deleted")
         assert right in files(away)
+
+
+def with_an_old_file(t):
+    """Partitions [a, k) and [k, …) of one whole, whose file stays: the first can't be made. Key x is newer than that file.
+    The second's id, and its file."""
+    n1, whole = t.nodes["n1"], t.routes()[0]
+    put(t, whole, "x", "old", "m-old").expect(200)
+    n1.kill()
+    copy = next(n1.directory.glob("ks.*.db")).name.split(".")[2]
+    left, right = split(t, whole["partition"], "k")
+    (n1.directory / f"ks.{left}.{copy}.db.new").mkdir()
+    n1.start()
+    wait_for(lambda: t.may_write(t.routes()[1]), "the second one to be served")
+    put(t, t.routes()[1], "x", "new", "m-new").expect(200)
+    n1.kill()
+    equal(files(n1), [whole["partition"], right])
+    return right, n1.directory / f"ks.{right}.{copy}.db"
+
+
+def refuses_until(t, partition, restore):
+    """It is not made of an older file, and holds what it should once `restore` has been called."""
+    n1 = t.nodes["n1"]
+    n1.start()
+    refused = f"ks/{partition}: the data is gone"
+    wait_for(lambda: t.may_write(t.routes()[-1]) or refused in n1.log.read_text(errors="replace"), "an attempt to derive")
+    restore()
+    wait_for(lambda: t.may_write(t.routes()[-1]), "it to be served")
+    equal(get(t, t.routes()[-1], "x").expect(200)["value"], "new")
+
+
+@test
+def a_parent_that_is_away_is_not_replaced_by_an_older_one():
+    with Nodes(1, ["n1"], 0, splits=()) as t:
+        right, file = with_an_old_file(t)
+        child = split(t, right, "p")[1]
+        aside = file.with_suffix(".aside")
+        names = [(pathlib.Path(f"{file}{end}"), pathlib.Path(f"{aside}{end}")) for end in ("", "-wal", "-shm")]
+        names = [(name, other) for name, other in names if name.exists()]
+        for name, other in names:
+            name.rename(other)
+        refuses_until(t, child, lambda: [other.rename(name) for name, other in reversed(names)])
+
+
+@test
+def an_ancestor_that_can_not_be_read_is_not_replaced_by_an_older_one():
+    with Nodes(1, ["n1"], 0, splits=()) as t:
+        right, file = with_an_old_file(t)
+        child = split(t, split(t, right, "p")[1], "t")[1]  # its parent, this node never heard of
+        with contextlib.closing(sqlite3.connect(file)) as db:  # which empties its log
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        good = file.read_bytes()
+        file.write_bytes(b"no database at all, " * 300)
+        spare = file.with_suffix(".spare")
+        spare.write_bytes(good)
+        refuses_until(t, child, lambda: spare.rename(file))
 
 
 @test

@@ -64,8 +64,9 @@ static bool parse_guard(const char *text, unsigned *measures)
 {
     uint64_t mask = 0;
     if (strcmp(text, "on") == 0) {
-        mask = GUARD_ALL | GUARD_TELL;
-    } else if (strcmp(text, "off") != 0 && !parse_u64(text, GUARD_ALL | GUARD_TELL, &mask)) {
+        mask = GUARD_ALL | GUARD_TELL | GUARD_PARK;
+    } else if (strcmp(text, "off") != 0 &&
+               !parse_u64(text, GUARD_ALL | GUARD_TELL | GUARD_PARK, &mask)) {
         return false;
     }
     *measures = (unsigned)mask;
@@ -121,9 +122,10 @@ static int parse_args(int argc, char **argv, struct fuzz *f)
 
 int main(int argc, char **argv)
 {
-    struct fuzz f = {.schedule = {.classes = CLASS_ALL, .measures = GUARD_ALL | GUARD_TELL},
-                     .first = 0,
-                     .end = 100};
+    struct fuzz f = {
+        .schedule = {.classes = CLASS_ALL, .measures = GUARD_ALL | GUARD_TELL | GUARD_PARK},
+        .first = 0,
+        .end = 100};
     int rv = parse_args(argc, argv, &f);
     if (rv != 0) {
         return rv - 1;

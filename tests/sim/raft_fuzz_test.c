@@ -125,13 +125,15 @@ static void l24_loaded_entries(void)
 
 static void the_guard_holds(void)
 {
-    const struct schedule_options options = {
-        .servers = 3, .steps = STEPS, .classes = CLASS_ALL, .measures = GUARD_ALL | GUARD_TELL};
+    const struct schedule_options options = {.servers = 3,
+                                             .steps = STEPS,
+                                             .classes = CLASS_ALL,
+                                             .measures = GUARD_ALL | GUARD_TELL | GUARD_PARK};
     struct schedule_result sum = {0};
     uint64_t first = tap_seed(1);
     for (uint64_t i = 0; i < 60; i++) {
         struct known k = {0, 1 + (unsigned)(i % 5), CLASS_ALL, first * 1000 + i};
-        struct schedule_result result = play(&k, GUARD_ALL | GUARD_TELL);
+        struct schedule_result result = play(&k, GUARD_ALL | GUARD_TELL | GUARD_PARK);
         schedule_add(&sum, &result);
         tap_note("--servers %u --seeds %llu: %s", k.servers, (unsigned long long)k.seed,
                  result.violation);

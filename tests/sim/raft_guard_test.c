@@ -762,6 +762,55 @@ static void followers_hear_of_a_commit_at_once(void)
     CHECK_U64(run_forked(heard_late, GUARD_ALL | GUARD_TELL), HELD);
 }
 
+/* --- GUARD_PARK --- */
+
+static bool has_caught_up(struct raft_fixture *f, void *arg)
+{
+    (void)arg;
+    return raft_last_applied(raft_fixture_get(f, 2)) == raft_last_applied(raft_fixture_get(f, 0));
+}
+
+/* A follower is still storing a snapshot of its own when the leader, whose log has gone on without
+ * it, sends one. That is there long before the leader would send the next, in 30 s. */
+static enum outcome snapshot_while_taking_one(unsigned measures)
+{
+    setup(3, measures);
+    raft_set_snapshot_threshold(raft_of(0), 5);
+    raft_set_snapshot_trailing(raft_of(0), 2);
+    raft_set_snapshot_threshold(raft_of(2), 5);
+    timer(2, FOREVER);
+    struct raft_io *io = w.machines[2].io;
+    int (*put)(struct raft_io * io, unsigned trailing, struct raft_io_snapshot_put *req,
+               const struct raft_snapshot *snapshot, raft_io_snapshot_put_cb cb) = io->snapshot_put;
+    io->snapshot_put = slow_put;
+    for (uint64_t c = 1; c <= 30; c++) {
+        if (c == 10) {
+            cut(2);
+        }
+        propose(0, c);
+        step(100);
+    }
+    if (slow.held == NULL) {
+        return UNEXPECTED;
+    }
+    io->snapshot_put = put;
+    heal(2);
+    step(1000);
+    if (raft_fixture_n_send(&w.f, 0, RAFT_IO_INSTALL_SNAPSHOT) == 0) {
+        return UNEXPECTED;
+    }
+    struct raft_io_snapshot_put *req = slow.held;
+    slow.held = NULL;
+    req->cb(req, 0);
+    return raft_fixture_step_until(&w.f, has_caught_up, NULL, 5000) ? divergence() : VIOLATED;
+}
+
+static void a_snapshot_that_comes_while_one_is_taken_is_not_lost(void)
+{
+    CHECK_U64(run_forked(snapshot_while_taking_one, GUARD_ALL), VIOLATED);
+    CHECK_U64(run_forked(snapshot_while_taking_one, GUARD_ALL | GUARD_PARK), HELD);
+}
+
 int main(void)
 {
     RUN(l1_leftovers_are_not_acknowledged);
@@ -778,5 +827,6 @@ int main(void)
     RUN(l10_a_change_is_undone_without_its_predecessor_in_the_log);
     RUN(l25_one_vote_in_a_term);
     RUN(followers_hear_of_a_commit_at_once);
+    RUN(a_snapshot_that_comes_while_one_is_taken_is_not_lost);
     return tap_done();
 }

@@ -558,7 +558,7 @@ static void describes_a_file(void)
     char *start = NULL, *end = NULL;
     CHECK(kv_delete(path_of("range")) >= 0);
     kv_close(kv_open(path_of("range"), &spec));
-    if (CHECK(kv_describe(path_of("range"), &copy, &start, &end))) {
+    if (CHECK(kv_describe(path_of("range"), &copy, &start, &end) == KV_OK)) {
         CHECK_U64(copy, 9);
         CHECK_STR(start, "b");
         CHECK_STR(end, "d");
@@ -566,7 +566,7 @@ static void describes_a_file(void)
     free(start);
     free(end);
     CHECK(kv_open(path_of("range"), &(struct kv_spec){9, "b", "e"}) == NULL);
-    CHECK(!kv_describe(path_of("nowhere"), &copy, &start, &end));
+    CHECK(kv_describe(path_of("nowhere"), &copy, &start, &end) == KV_IO);
 }
 
 int main(void)
