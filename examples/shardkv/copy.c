@@ -90,32 +90,36 @@ static bool wait_for_derived(struct node *n, struct part *p, const struct cadast
     return atomic_load(&p->derived) != DERIVING;
 }
 
-bool copy_ready(struct node *n, struct part *p, const struct cadastre_task *t)
+/* Opens it, making it first of its parents' when it is new. False: not yet, or not at all. */
+static bool open_granted(struct node *n, struct part *p, const struct cadastre_task *t)
 {
     char path[COPY_PATH_SIZE];
     copy_path(n, p->keyspace, p->id, t->copy, path);
+    bool joins = t->role == CADASTRE_ROLE_JOINING;
+    bool was_here = cadastre_agent_copy(n->agent, p->keyspace, p->id) == t->copy;
+    bool derives = !joins && !was_here && t->parent_count > 0 && access(path, F_OK) != 0;
+    if (derives && !wait_for_derived(n, p, t)) {
+        return false;
+    }
+    bool lost = access(path, F_OK) != 0 && (derives || (was_here && !joins));
+    /* What was not derived yet may be later: it is given up only once it does not count. */
+    bool counts = t->role == CADASTRE_ROLE_PRIMARY || (derives && t->role == CADASTRE_ROLE_SYNC);
+    if (lost && counts) {
+        (void)fprintf(stderr, "shardkv: %s/%" PRIu64 ": the data is gone\n", p->keyspace, p->id);
+    } else {
+        open_copy(n, p, t->copy, lost);
+    }
+    atomic_store(&p->derived, DERIVED_NOT);
+    return !lost || !counts;
+}
+
+bool copy_ready(struct node *n, struct part *p, const struct cadastre_task *t)
+{
     (void)pthread_mutex_lock(&p->lock);
     bool open = p->store != NULL && p->copy == t->copy;
     (void)pthread_mutex_unlock(&p->lock);
-    if (!open) {
-        bool joins = t->role == CADASTRE_ROLE_JOINING;
-        bool was_here = cadastre_agent_copy(n->agent, p->keyspace, p->id) == t->copy;
-        bool derives = !joins && !was_here && t->parent_count > 0 && access(path, F_OK) != 0;
-        if (derives && !wait_for_derived(n, p, t)) {
-            return false;
-        }
-        bool lost = access(path, F_OK) != 0 && (derives || (was_here && !joins));
-        /* What was not derived yet may be later: it is given up only once it does not count. */
-        bool counts =
-            t->role == CADASTRE_ROLE_PRIMARY || (derives && t->role == CADASTRE_ROLE_SYNC);
-        if (lost && counts) {
-            (void)fprintf(stderr, "shardkv: %s/%" PRIu64 ": the data is gone\n", p->keyspace,
-                          p->id);
-            atomic_store(&p->derived, DERIVED_NOT);
-            return false;
-        }
-        open_copy(n, p, t->copy, lost);
-        atomic_store(&p->derived, DERIVED_NOT);
+    if (!open && !open_granted(n, p, t)) {
+        return false;
     }
     (void)pthread_mutex_lock(&p->lock);
     bool whole = !kv_incomplete(p->store);

@@ -196,7 +196,14 @@ class World:
         return bool(state and state["may_write"] and state["epoch"] == route["epoch"])
 
     def wait_writable(self):
-        wait_for(lambda: (r := self.routes()) and all(self.may_write(x) for x in r), "every partition to be writable")
+        try:
+            wait_for(lambda: (r := self.routes()) and all(self.may_write(x) for x in r), "every partition to be writable")
+        except AssertionError:
+            for route in self.routes():
+                if not self.may_write(route):
+                    states = {r["node"]: self.nodes[r["node"]].state(route["partition"]) for r in route["replicas"]}
+                    print(f"# not writable: {json.dumps(route)} {json.dumps(states)}", flush=True)
+            raise
 
     def free_nodes(self, route):
         holders = {r["node"] for r in route["replicas"]}

@@ -222,7 +222,7 @@ def isolated_follower_catches_up():
             w.wait_acknowledged(20)
             follower = c.followers()[0]
             c.isolate(follower, by_reset=True)  # else all that was missed may still be in the connection
-            stood = follower.cluster()["applied_index"]
+            stood = wait_for(follower.cluster, "the follower to say where it stands")["applied_index"]
             wait_for(lambda: (c.leader().cluster() or {}).get("applied_index", 0) > stood + 200, "more than the leader's log keeps")
             c.heal()
             c.wait_ready()
