@@ -95,6 +95,14 @@ static void take_role(struct part *p, const struct cadastre_task *t)
     }
 }
 
+/* What is under way for a stage ends: there is none any more. Without this each would keep its
+ * worker for ever. */
+static void end_stage(struct part *p)
+{
+    p->stage_key[0] = '\0';
+    (void)atomic_fetch_add(&p->serial, 1);
+}
+
 static bool on_grant(void *arg, struct cadastre_partition *handle, const struct cadastre_task *t)
 {
     struct node *n = arg;
@@ -104,6 +112,9 @@ static bool on_grant(void *arg, struct cadastre_partition *handle, const struct 
         return false;
     }
     set_range(p, t);
+    if (t->operation[0] == '\0') {
+        end_stage(p);
+    }
     bool ok = copy_ready(n, p, t), whole = false;
     (void)pthread_mutex_lock(&p->lock);
     if (ok) {
@@ -128,6 +139,7 @@ static void on_revoke(void *arg, struct cadastre_partition *handle, const struct
 {
     struct part *p = make_part(arg, t);
     (void)handle;
+    end_stage(p);
     (void)pthread_mutex_lock(&p->lock);
     p->role = CADASTRE_ROLE_NONE; /* the data stays until a cleanup */
     p->drained = 0;
@@ -159,8 +171,10 @@ bool node_hand_over(struct node *n, struct part *p, const struct cadastre_task *
 
 static void on_cleanup(void *arg, struct cadastre_partition *handle, const struct cadastre_task *t)
 {
+    struct part *p = make_part(arg, t);
     (void)handle;
-    (void)node_hand_over(arg, make_part(arg, t), t, 0);
+    end_stage(p);
+    (void)node_hand_over(arg, p, t, 0);
 }
 
 /* A copy that goes on, only faster or slower, is not begun again. */
@@ -196,7 +210,12 @@ static void on_stage(void *arg, struct cadastre_partition *handle, const struct 
 static void on_session(void *arg, enum cadastre_session_event event, uint64_t session)
 {
     static const char *const names[] = {"", "started", "ended", "lease expired", "lease renewed"};
-    (void)arg;
+    struct node *n = arg;
+    if (event == CADASTRE_SESSION_STARTED) { /* which is told of all stages that there still are */
+        for (struct part *p = node_parts(n); p != NULL; p = p->next) {
+            end_stage(p);
+        }
+    }
     (void)fprintf(stderr, "shardkv: session %" PRIu64 ": %s\n", session, names[event]);
 }
 

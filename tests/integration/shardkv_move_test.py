@@ -84,6 +84,22 @@ def a_full_destination_is_not_moved_to():
 
 
 @test
+def a_node_gives_more_away_than_it_has_workers():
+    """Each of them is the source's until its validation window is over, and then no more."""
+    with Nodes(1, ["n1", "n2"], 0, splits=tuple("bcdefghij")) as t:
+        for goal in ("n2", "n1"):
+            for route in t.routes():
+                if route["primary"]["node"] != goal:
+                    t.wait_done(t.move(route["partition"], t.nodes[goal]))
+        parts = t.routes()
+        equal({r["primary"]["node"] for r in parts}, {"n1"})
+        equal(len(parts), 10)
+        t.wait_done(t.move(parts[0]["partition"], t.nodes["n2"]))  # n2 gave ten away, and n1 has workers as well
+        t.wait_done(t.move(parts[0]["partition"], t.nodes["n1"]))
+        t.all_well()
+
+
+@test
 def a_part_of_a_partition_moves():
     with Nodes(1, ["n1", "n2"], 0, splits=()) as t:
         route, source, to = ends(t)
