@@ -42,7 +42,7 @@ class Sunny(World):
     """A world for the balancer."""
 
     options = ("--report-ms", "500")
-    settings = {**SETTINGS, "recovery_delay_ms": 5000, "distrust_ms": 1000}
+    settings = {**SETTINGS, "recovery_delay_ms": 5000, "distrust_ms": 100}
 
     def labels(self, name):
         region = "us" if name == AWAY else "eu"
