@@ -157,7 +157,6 @@ void brake_measure(const struct dir_view *v, uint64_t now_ms, struct brake *ret)
     for (unsigned i = 0; i < BRAKE_CLASSES; i++) {
         ret->of[i].class_of = classes[i];
     }
-    back_ms = back_ms > BRAKE_LEAST_MS ? back_ms : BRAKE_LEAST_MS;
     gather(v, now_ms > back_ms ? now_ms - back_ms : 0, &l);
     for (uint32_t i = 0, next; i < l.count; i = next) {
         for (next = i + 1; next < l.count && l.of[next].partition == l.of[i].partition; next++) {

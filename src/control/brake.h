@@ -8,10 +8,9 @@
 
 enum {
     BRAKE_CLASSES = 5,
-    BRAKE_RETURNS_MAX = 3,      /* so many of them brake their class */
-    BRAKE_TIMES = 8,            /* of return_ms: how far back is looked, */
-    BRAKE_HALF = 4,             /* and of that a quarter is the half-life; */
-    BRAKE_LEAST_MS = 60 * 60000 /* at the least */
+    BRAKE_RETURNS_MAX = 3, /* so many of them brake their class */
+    BRAKE_TIMES = 8,       /* of return_ms: how far back is looked, */
+    BRAKE_HALF = 4         /* and of that a quarter is the half-life */
 };
 
 struct brake_class {
