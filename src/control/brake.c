@@ -157,6 +157,9 @@ void brake_measure(const struct dir_view *v, uint64_t now_ms, struct brake *ret)
     for (unsigned i = 0; i < BRAKE_CLASSES; i++) {
         ret->of[i].class_of = classes[i];
     }
+    if (back_ms == 0) {
+        return; /* who lets things return at once wants no brake */
+    }
     gather(v, now_ms > back_ms ? now_ms - back_ms : 0, &l);
     for (uint32_t i = 0, next; i < l.count; i = next) {
         for (next = i + 1; next < l.count && l.of[next].partition == l.of[i].partition; next++) {

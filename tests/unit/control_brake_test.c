@@ -169,6 +169,28 @@ static void a_circle_is_a_return_too(void)
     world_close(&w);
 }
 
+static void who_lets_things_return_is_not_braked(void)
+{
+    open_world();
+    uint64_t p = first_partition();
+    Cadastre__BalancerPatch m;
+    Cadastre__BalancerValue value, *of[] = {&value};
+    cadastre__balancer_patch__init(&m);
+    cadastre__balancer_value__init(&value);
+    value.which = DIR_BALANCER_RETURN_MS;
+    m.values = of;
+    m.n_values = 1;
+    CHECK_U64(world_do(&w, CADASTRE__COMMAND__BODY_BALANCER_PATCH, &m)->err.code, ERR_OK);
+    CHECK_U64(dir_balancer_value(world_state(&w), DIR_BALANCER_RETURN_MS), 0);
+    for (int i = 0; i < 8; i++) {
+        goes(p, i % 2 == 0 ? "n2" : "n1", DIR_CLASS_HOT);
+    }
+    struct brake b;
+    brake_measure(world_state(&w), w.time_ms, &b);
+    CHECK(!brake_holds(&b, DIR_CLASS_HOT));
+    world_close(&w);
+}
+
 static void what_is_old_counts_less(void)
 {
     open_world();
@@ -354,6 +376,7 @@ int main(void)
     RUN(what_stays_is_no_oscillation);
     RUN(three_returns_brake_the_class_alone);
     RUN(a_circle_is_a_return_too);
+    RUN(who_lets_things_return_is_not_braked);
     RUN(what_is_old_counts_less);
     RUN(a_misleading_load_is_braked_and_others_go_on);
     return tap_done();
