@@ -24,32 +24,6 @@ void operations_on_active(struct control *c)
     c->timer_count = 0;
 }
 
-/* Nobody fails for going as slowly as it was told to. */
-static uint64_t stretched(const struct dir_operation *o, uint64_t limit_ms)
-{
-    uint64_t ppm = o->throttle.share_ppm;
-    return ppm != 0 ? limit_ms * DIR_SHARE_FULL_PPM / ppm : limit_ms;
-}
-
-/* The keyspace's policy, else the cluster's setting. */
-static uint64_t limit_of(const struct dir_view *v, const struct dir_operation *o)
-{
-    const struct dir_keyspace *ks = view_keyspace_by_id(v, o->keyspace);
-    switch ((int)o->stage) {
-    case DIR_STAGE_DUAL_WRITE:
-        return dir_policy_get(v, ks, DIR_POLICY_DUAL_WRITE_MAX_MS);
-    case DIR_STAGE_FENCE:
-    case DIR_STAGE_CUTOVER:
-        return dir_policy_get(v, ks, DIR_POLICY_FENCE_MAX_MS);
-    case DIR_STAGE_WINDOW:
-        return dir_policy_get(v, ks, DIR_POLICY_VALIDATION_WINDOW_MS);
-    case DIR_STAGE_CLEANUP:
-        return UINT64_MAX; /* it waits for its node, however long that is away */
-    default:
-        return stretched(o, dir_policy_get(v, ks, DIR_POLICY_STAGE_TIMEOUT_MS));
-    }
-}
-
 static bool is_timed(const struct dir_operation *o)
 {
     return o->state == DIR_OPERATION_QUEUED || o->state == DIR_OPERATION_RUNNING ||
@@ -112,7 +86,7 @@ static void
 look_at(struct control *c, const struct dir_operation *o, struct operation_timer *t, uint64_t now)
 {
     bool asked = t->asked_ms != 0 && now < t->asked_ms + CONTROL_ASK_AGAIN_MS;
-    uint64_t limit = limit_of(directory_state(c->parts.directory), o);
+    uint64_t limit = dir_policy_stage_limit_ms(directory_state(c->parts.directory), o);
     if (asked || c->timer_proposals >= CONTROL_OPERATIONS_A_TURN) {
         return;
     }

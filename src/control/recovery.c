@@ -145,15 +145,6 @@ static void note_attempt(struct recovery *v,
 
 /* --- proposals --- */
 
-static char *lent(const char *text)
-{
-    union {
-        const char *in;
-        char *out;
-    } u = {.in = text};
-    return u.out;
-}
-
 static bool propose_if_good(struct control *c, Cadastre__Command *command)
 {
     struct dir_result *expected = directory_try(c->parts.directory, command);
@@ -174,11 +165,11 @@ propose_start(struct control *c, const struct dir_partition *p, const struct rep
     cadastre__command__init(&command);
     body.kind = s->kind;
     body.partition = p->id;
-    body.from = lent(from != NULL ? from->name : "");
-    body.to = lent(to != NULL ? to->name : "");
+    body.from = text_lent(from != NULL ? from->name : "");
+    body.to = text_lent(to != NULL ? to->name : "");
     body.role = s->role;
     body.class_ = s->class_of;
-    body.reason = lent(s->reason);
+    body.reason = text_lent(s->reason);
     body.has_expect_epoch = true;
     body.expect_epoch = p->epoch;
     loads_fill_start(c->loads, &body);
@@ -195,7 +186,7 @@ static bool propose_abort(struct control *c, const struct dir_operation *o)
     cadastre__command__init(&command);
     body.operation = o->id;
     body.verb = CADASTRE__OPERATION_VERB_KIND__ABORT;
-    body.reason = lent("it is not needed any more, or its destination is lost");
+    body.reason = text_lent("it is not needed any more, or its destination is lost");
     command.body_case = CADASTRE__COMMAND__BODY_OPERATION_VERB;
     command.operation_verb = &body;
     return propose_if_good(c, &command);

@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "base/parse.h"
+#include "directory/budget.h"
 #include "directory/internal.h"
 
 #include <stdio.h>
@@ -157,4 +158,29 @@ bool policy_equal(const struct dir_policy *a, const struct dir_policy *b)
         same = strcmp(a->checks[i], b->checks[i]) == 0;
     }
     return same;
+}
+
+/* Nobody fails for going as slowly as it was told to. */
+static uint64_t stretched(const struct dir_operation *o, uint64_t limit_ms)
+{
+    uint64_t ppm = o->throttle.share_ppm;
+    return ppm != 0 ? limit_ms * DIR_SHARE_FULL_PPM / ppm : limit_ms;
+}
+
+uint64_t dir_policy_stage_limit_ms(const struct dir_view *v, const struct dir_operation *o)
+{
+    const struct dir_keyspace *ks = view_keyspace_by_id(v, o->keyspace);
+    switch ((int)o->stage) {
+    case DIR_STAGE_DUAL_WRITE:
+        return dir_policy_get(v, ks, DIR_POLICY_DUAL_WRITE_MAX_MS);
+    case DIR_STAGE_FENCE:
+    case DIR_STAGE_CUTOVER:
+        return dir_policy_get(v, ks, DIR_POLICY_FENCE_MAX_MS);
+    case DIR_STAGE_WINDOW:
+        return dir_policy_get(v, ks, DIR_POLICY_VALIDATION_WINDOW_MS);
+    case DIR_STAGE_CLEANUP:
+        return UINT64_MAX; /* it waits for its node, however long that is away */
+    default:
+        return stretched(o, dir_policy_get(v, ks, DIR_POLICY_STAGE_TIMEOUT_MS));
+    }
 }

@@ -18,6 +18,9 @@ const struct dir_policy_field *dir_policy_field(enum dir_policy_value which);
 uint64_t dir_policy_get(const struct dir_view *v,
                         const struct dir_keyspace *ks,
                         enum dir_policy_value which);
+/* How long the operation may stay in its stage, in ms, by the keyspace's policy; longer while it is
+ * held back. UINT64_MAX: for ever. */
+uint64_t dir_policy_stage_limit_ms(const struct dir_view *v, const struct dir_operation *o);
 
 /* The free space that a copy of `bytes` needs; UINT64_MAX when there can't be as much. */
 uint64_t dir_policy_space(const struct dir_view *v, const struct dir_keyspace *ks, uint64_t bytes);

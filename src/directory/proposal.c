@@ -52,15 +52,6 @@ static Cadastre__Command inner_command(const struct apply *a)
     return c;
 }
 
-static char *lent(const char *text)
-{
-    union {
-        const char *in;
-        char *out;
-    } u = {.in = text};
-    return u.out;
-}
-
 /* Of one partition, as `p` has it. */
 static Cadastre__OperationStart
 operation_of(const struct dir_proposal *p, uint64_t partition, enum dir_operation_kind kind)
@@ -70,11 +61,11 @@ operation_of(const struct dir_proposal *p, uint64_t partition, enum dir_operatio
     cadastre__operation_start__init(&m);
     m.kind = kind;
     m.partition = partition;
-    m.from = lent(back ? p->to_name : p->from_name);
-    m.to = lent(back ? p->from_name : p->to_name);
+    m.from = text_lent(back ? p->to_name : p->from_name);
+    m.to = text_lent(back ? p->from_name : p->to_name);
     m.role = DIR_ROLE_SYNC;
     m.class_ = p->class_of;
-    m.reason = lent(p->reason);
+    m.reason = text_lent(p->reason);
     m.has_expect_epoch = partition == p->partition;
     m.expect_epoch = p->epoch;
     return m;

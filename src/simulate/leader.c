@@ -53,28 +53,11 @@ static bool is_up(const struct fm *x, uint64_t node)
     return n == NULL || n->up;
 }
 
+/* Where progress counts, a node that is up makes some. */
 static uint64_t limit_of(const struct fm *x, const struct dir_operation *o)
 {
-    const struct dir_view *v = fm_view(x);
-    const struct dir_keyspace *ks = view_keyspace_by_id(v, o->keyspace);
-    switch ((int)o->stage) {
-    case DIR_STAGE_DUAL_WRITE:
-        return dir_policy_get(v, ks, DIR_POLICY_DUAL_WRITE_MAX_MS);
-    case DIR_STAGE_FENCE:
-    case DIR_STAGE_CUTOVER:
-        return dir_policy_get(v, ks, DIR_POLICY_FENCE_MAX_MS);
-    case DIR_STAGE_WINDOW:
-        return dir_policy_get(v, ks, DIR_POLICY_VALIDATION_WINDOW_MS);
-    case DIR_STAGE_CLEANUP:
-        return UINT64_MAX;
-    case DIR_STAGE_COPY: /* where progress counts, and a node that is up makes some */
-        if (is_up(x, o->source) && is_up(x, o->destination)) {
-            return UINT64_MAX;
-        }
-        return dir_policy_get(v, ks, DIR_POLICY_STAGE_TIMEOUT_MS);
-    default:
-        return dir_policy_get(v, ks, DIR_POLICY_STAGE_TIMEOUT_MS);
-    }
+    bool copies = o->stage == DIR_STAGE_COPY && is_up(x, o->source) && is_up(x, o->destination);
+    return copies ? UINT64_MAX : dir_policy_stage_limit_ms(fm_view(x), o);
 }
 
 static void end_stage(struct fm *x, const struct dir_operation *o)

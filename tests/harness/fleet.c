@@ -10,15 +10,6 @@
 
 enum { STEPS_MAX = 40 };
 
-static char *text(const char *s)
-{
-    union {
-        const char *in;
-        char *out;
-    } u = {.in = s != NULL ? s : ""};
-    return u.out;
-}
-
 static const struct dir_node *node_of(const struct world *w, const char *name)
 {
     return view_node(world_state(w), slice_of(name, strlen(name)));
@@ -37,14 +28,14 @@ const struct dir_result *fleet_node(struct world *w,
     char address[96];
     cadastre__node_put__init(&m);
     (void)snprintf(address, sizeof address, "%s:9000", name);
-    m.name = text(name);
+    m.name = text_lent(name);
     m.address = address;
     m.labels = label_of;
     for (unsigned i = 0; i < 3; i++) {
         if (values[i][0] != '\0') {
             cadastre__label__init(&labels[m.n_labels]);
-            labels[m.n_labels].name = text(names[i]);
-            labels[m.n_labels].value = text(values[i]);
+            labels[m.n_labels].name = text_lent(names[i]);
+            labels[m.n_labels].value = text_lent(values[i]);
             label_of[m.n_labels] = &labels[m.n_labels];
             m.n_labels++;
         }
@@ -75,8 +66,8 @@ uint64_t fleet_start(struct world *w, const struct fleet_start *s)
     cadastre__operation_start__init(&m);
     m.kind = s->kind != 0 ? s->kind : DIR_OPERATION_MOVE;
     m.partition = s->partition;
-    m.from = text(s->from);
-    m.to = text(s->to);
+    m.from = text_lent(s->from);
+    m.to = text_lent(s->to);
     m.class_ = s->class_of;
     m.max_bytes_per_s = s->rate;
     m.has_size_bytes = s->has_size;
@@ -135,7 +126,7 @@ static void report(struct world *w, const struct dir_operation *o, uint64_t node
     const struct dir_evidence *said = node == o->source ? &o->source_says : &o->destination_says;
     cadastre__operation_report__init(&m);
     m.operation = o->id;
-    m.node = text(n->name);
+    m.node = text_lent(n->name);
     m.session = n->session;
     m.attempt = o->attempt;
     m.stage = o->stage;
@@ -143,7 +134,7 @@ static void report(struct world *w, const struct dir_operation *o, uint64_t node
     m.has = UINT64_MAX;
     m.ready = m.active = m.complete = m.fenced = true;
     m.free_bytes = UINT64_C(1) << 50;
-    m.snapshot = text("s");
+    m.snapshot = text_lent("s");
     m.bytes_total = m.bytes_done = o->has_size ? o->size_bytes : 1000;
     m.chunk = 1;
     m.from_position = 100;
@@ -202,7 +193,7 @@ static void verb(struct world *w, uint64_t operation, Cadastre__OperationVerbKin
     m.operation = operation;
     m.verb = kind;
     m.back = back;
-    m.reason = text("enough");
+    m.reason = text_lent("enough");
     (void)world_do(w, CADASTRE__COMMAND__BODY_OPERATION_VERB, &m);
 }
 
@@ -239,7 +230,7 @@ enum err_code fleet_rate(struct world *w, uint64_t operation, uint32_t share_ppm
     m.operation = operation;
     m.attempt = o->attempt;
     m.share_ppm = share_ppm;
-    m.code = text("queue_ms_p99");
+    m.code = text_lent("queue_ms_p99");
     m.node = o->source;
     m.value = 90;
     m.limit = 50;
